@@ -1,0 +1,1 @@
+"""Acceptance of DeepSeek V4.1 Flash: protocol, service runner, client, verdicts, evidence."""

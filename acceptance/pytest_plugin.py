@@ -1,0 +1,1 @@
+"""Verdicts as pytest outcomes (filled in below)."""
