@@ -1,0 +1,90 @@
+"""Bytes -> files that are written once, and directories that are sealed (P6.1 to P6.3)."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from acceptance.canonical import canonical, sha256
+from acceptance.errors import UsageError
+from acceptance.records import SCHEMA, FileHash, Manifest
+
+MANIFEST = "manifest.json"
+MANIFEST_HASH = "manifest.sha256"
+
+
+def write_once(path: Path, data: bytes) -> FileHash:
+    """Write a file that does not exist yet: temporary name, fsync, link, so that it is whole or
+    absent. FileExistsError if the name is taken."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.link(temporary, path)
+    finally:
+        os.unlink(temporary)
+    return FileHash(path=path.name, size=len(data), sha256=sha256(data))
+
+
+def write_record(path: Path, record: Any) -> FileHash:
+    """Write a record as canonical JSON, once."""
+    return write_once(path, canonical(record))
+
+
+def hash_file(path: Path, root: Path) -> FileHash:
+    """Size and SHA-256 of a file, named relative to `root`."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileHash(
+        path=path.relative_to(root).as_posix(), size=path.stat().st_size, sha256=digest
+    )
+
+
+def hash_below(directory: Path, root: Path, pattern: str = "*") -> tuple[FileHash, ...]:
+    """Hashes of all regular files below a directory, sorted by path; caches of Python left out."""
+    files = (
+        path
+        for path in directory.rglob(pattern)
+        if path.is_file() and "__pycache__" not in path.parts
+    )
+    return tuple(hash_file(path, root) for path in sorted(files))
+
+
+def create_run_dir(runs: Path, run_id: str, bytes_needed: int) -> Path:
+    """Make `runs/<run-id>/`; a used id (P6.3) or a disk without room is a UsageError."""
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(runs).free
+        if free < bytes_needed:
+            raise UsageError(
+                f"{runs}: {free >> 20} MiB free, {bytes_needed >> 20} MiB needed for the archive; "
+                "free some space or set ACCEPTANCE_RUNS to another disk"
+            )
+        (runs / run_id).mkdir()
+    except FileExistsError:
+        raise UsageError(
+            f"{runs / run_id}: this run id was used; a run id is used once, give another --run-id"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{runs}: can't make the run directory: {error.strerror}") from None
+    return runs / run_id
+
+
+def seal(run_dir: Path, run_id: str, runspec_sha256: str) -> str:
+    """Write the manifest of everything in the run directory; returns its SHA-256."""
+    manifest = Manifest(
+        schema=SCHEMA,
+        run_id=run_id,
+        runspec_sha256=runspec_sha256,
+        files=hash_below(run_dir, run_dir),
+    )
+    data = canonical(manifest)
+    write_once(run_dir / MANIFEST, data)
+    write_once(run_dir / MANIFEST_HASH, (sha256(data) + "\n").encode())
+    return sha256(data)

