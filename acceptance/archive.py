@@ -41,9 +41,7 @@ def hash_file(path: Path, root: Path) -> FileHash:
     """Size and SHA-256 of a file, named relative to `root`."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return FileHash(
-        path=path.relative_to(root).as_posix(), size=path.stat().st_size, sha256=digest
-    )
+    return FileHash(path=path.relative_to(root).as_posix(), size=path.stat().st_size, sha256=digest)
 
 
 def hash_below(directory: Path, root: Path, pattern: str = "*") -> tuple[FileHash, ...]:

@@ -17,10 +17,11 @@ from acceptance import prompts
 from acceptance.archive import create_run_dir, hash_below, hash_file, write_once, write_record
 from acceptance.canonical import canonical, sha256
 from acceptance.errors import RunFailure, UsageError
+from acceptance.exact import write
 from acceptance.profile import Profile, parse_profile
 from acceptance.protocol import CONCURRENCY
 from acceptance.records import SCHEMA, FileHash
-from acceptance.runspec import RunSpec, ServiceCommand, Source, ratio, run_profile
+from acceptance.runspec import RunSpec, ServiceCommand, Source, run_profile
 from acceptance.settings import ROOT, models_dir, runs_dir
 
 SECOND = 1_000_000_000
@@ -204,7 +205,7 @@ def _write(
         ),
         http_timeout_ns=profile.timeouts.http_s * SECOND,
         barrier_timeout_ns=profile.timeouts.barrier_s * SECOND,
-        limits_tpot_ns={k: ratio(v) for k, v in profile.targets_ns().items()},
+        limits_tpot_ns={k: write(v) for k, v in profile.targets_ns().items()},
         targets=profile.load.levels,
         thresholds=None,
         parent_tpot_ns=None,

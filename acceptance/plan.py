@@ -19,9 +19,19 @@ class Outcome(Record):
 
 
 def parse_plan(text: str) -> tuple[str, ...]:
-    """One test id a line; `#` starts a comment."""
+    """One test id a line; `#` starts a comment, `!` a test that is listed outside the plan."""
+    return tuple(line for line in _lines(text) if not line.startswith("!"))
+
+
+def parse_outside(text: str) -> dict[str, str]:
+    """Tests that this kind of machine can't offer -> the reason, from lines `! <test> <reason>`."""
+    listed = (line[1:].strip().partition(" ") for line in _lines(text) if line.startswith("!"))
+    return {test: reason.strip() for test, _, reason in listed}
+
+
+def _lines(text: str) -> list[str]:
     lines = (line.split("#", 1)[0].strip() for line in text.splitlines())
-    return tuple(line for line in lines if line)
+    return [line for line in lines if line]
 
 
 def worse(first: Outcome | None, second: Outcome) -> Outcome:

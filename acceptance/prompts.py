@@ -126,5 +126,3 @@ def check_release(release: Release, warmup: Bank, measured: Bank) -> None:
     for name, bank in (("warmup", warmup), ("measured", measured)):
         if getattr(release, name) != bank_hash(bank):
             raise UsageError(f"release.json: bank {name} does not have the released hashes")
-
-

@@ -95,9 +95,3 @@ def run_profile(profile: Profile) -> RunProfile:
         },
         rules=profile.rules,
     )
-
-
-def ratio(value: object) -> str:
-    """A Fraction as "n/d" in lowest terms, "5/1" for 5."""
-    numerator, denominator = value.numerator, value.denominator  # type: ignore[attr-defined]
-    return f"{numerator}/{denominator}"

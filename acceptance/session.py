@@ -1,4 +1,5 @@
 """placeholder"""
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -166,8 +166,9 @@ def _attempt(results: Path, attempt: Attempt, figures: Figures) -> str:
             f"worst client stall {ms(stall, 3)} ms, client {how}"
         )
         if wave.kind == "measured":
-            plot = timeline_plot(f"{name} {wave.kind}", wave.requests, level.requests if level
-                                 else ())
+            plot = timeline_plot(
+                f"{name} {wave.kind}", wave.requests, level.requests if level else ()
+            )
             write_once(results / f"timeline-{name}.svg", plot)
             lines += ["", f"![timeline of {name}](timeline-{name}.svg)"]
     return "\n".join([*lines, ""])

@@ -32,8 +32,9 @@ def tpot_plot(
     for axis, name in zip(axes, names, strict=False):
         for place, level in enumerate(x for x in levels if x.level == name):
             values = [float(Fraction(r.tpot_ns)) / MS for r in level.requests]
-            spread = [place + 0.6 * (i + 0.5) / max(len(values), 1) - 0.3 for i in
-                      range(len(values))]
+            spread = [
+                place + 0.6 * (i + 0.5) / max(len(values), 1) - 0.3 for i in range(len(values))
+            ]
             axis.plot(spread, values, "o", ms=4, color=COLOURS[level.round], alpha=0.8)
             if level.mean_tpot_ns:
                 mean = float(Fraction(level.mean_tpot_ns)) / MS

@@ -1,0 +1,108 @@
+"""The command line: one function per command, each returns the exit status.
+
+This is the only place besides pytest's own output where text goes to stdout. `gate` ends with one
+line `PASS|FAIL|INCONCLUSIVE|NOT_RUN <run-id> <reason>`.
+"""
+
+import argparse
+import subprocess
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from acceptance.errors import UsageError
+from acceptance.protocol import EXIT_BUG, EXIT_STATUS, EXIT_USAGE, Verdict
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command. A user's mistake is one line and 2; our own bug is a traceback and 3."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    try:
+        status: int = options.run(options)
+    except UsageError as error:
+        print(f"{options.command}: {error}")
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        print(f"{options.command}: interrupted")
+        return 130
+    except BrokenPipeError:
+        return EXIT_USAGE
+    except Exception:
+        traceback.print_exc()
+        print(f"{options.command}: this is a bug of the suite, not of what it measures")
+        return EXIT_BUG
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m acceptance", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    gate = commands.add_parser("gate", help="two rounds, three levels, a verdict, an archive")
+    gate.add_argument("--profile", default="cpu-mini", help="name or path of a profile (TOML)")
+    gate.add_argument("--run-id", default=None, help="name of the run directory; used once")
+    gate.set_defaults(run=run_gate)
+
+    verify = commands.add_parser("verify", help="recompute an archive from its raw bytes")
+    verify.add_argument("run_dir", type=Path)
+    verify.set_defaults(run=run_verify)
+
+    plans = commands.add_parser("plans", help="check that plans and tests name each other")
+    plans.set_defaults(run=run_plans)
+    return parser
+
+
+def run_gate(options: argparse.Namespace) -> int:
+    """Start pytest on the acceptance tests; the plugin freezes, runs, judges and seals."""
+    import pytest
+
+    from acceptance.freeze import find_profile, new_run_id, read_profile
+    from acceptance.pytest_plugin import last_line
+
+    root = Path(__file__).resolve().parent.parent
+    try:
+        profile, _ = read_profile(find_profile(options.profile))
+    except UsageError as error:
+        print(f"{Verdict.NOT_RUN} - {error}")
+        return EXIT_USAGE
+    run_id = options.run_id or new_run_id(profile.name)
+    arguments = [
+        f"--rootdir={root}",
+        "-c", str(root / "pytest.ini"),
+        "-m", "acceptance",
+        "--profile", options.profile,
+        "--run-id", run_id,
+        "-p", "no:cacheprovider",
+        "--no-header",
+        "-q",
+        str(root / "tests_service"),
+        str(root / "tests_accuracy"),
+    ]  # fmt: skip
+    status = int(pytest.main(arguments))
+    line = last_line()
+    if line:
+        print(line)
+        return status
+    if status == pytest.ExitCode.USAGE_ERROR:
+        return EXIT_USAGE
+    print(f"{Verdict.NOT_RUN} {run_id} the run ended before it was frozen")
+    return EXIT_BUG if status == pytest.ExitCode.INTERNAL_ERROR else EXIT_STATUS[Verdict.NOT_RUN]
+
+
+def run_verify(options: argparse.Namespace) -> int:
+    """`validator/` in a process of its own: it needs Python alone and shares no code with us."""
+    root = Path(__file__).resolve().parent.parent
+    command = [sys.executable, "-I", str(root / "validator"), str(options.run_dir)]
+    return subprocess.run(command, check=False).returncode
+
+
+def run_plans(options: argparse.Namespace) -> int:
+    """Every planned test exists, and every acceptance test is in the plan of each profile."""
+    from acceptance.plancheck import problems
+
+    found = problems()
+    for line in found:
+        print(line)
+    return 1 if found else 0

@@ -1,0 +1,3 @@
+"""Fixtures shared by the suites; verdicts and the gate come from `acceptance.pytest_plugin`."""
+
+pytest_plugins = ["pytester"]
