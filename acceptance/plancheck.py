@@ -49,7 +49,7 @@ def compare(name: str, text: str, collected: Iterable[str]) -> list[str]:
 
 
 def _covers(entry: str, test: str) -> bool:
-    return test == entry or test.startswith(entry + "[") or test.startswith(entry + "::")
+    return test == entry or test.startswith((entry + "[", entry + "::"))
 
 
 def collect(marker: str) -> list[str]:
