@@ -11,7 +11,7 @@
 import signal
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,10 +19,13 @@ from acceptance.errors import RunFailure, UsageError
 from acceptance.outcomes import Inconclusive
 from acceptance.plan import Outcome, fold, parse_plan, worse
 from acceptance.protocol import EXIT_STATUS, Verdict
-from acceptance.session import GateSession, Options, find_profile
+from acceptance.freeze import find_profile
+
+if TYPE_CHECKING:
+    from acceptance.session import GateSession
 
 book_key = pytest.StashKey["VerdictBook"]()
-gate_key = pytest.StashKey[GateSession]()
+gate_key = pytest.StashKey["GateSession"]()
 
 PLANS = Path(__file__).parent / "plans"
 
@@ -64,6 +67,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     try:
         book.plan = _plan(config)
         if chosen and config.getoption("--profile"):
+            # Only the gate needs its services, client and reports.
+            from acceptance.session import GateSession, Options
+
             options = Options(
                 profile=find_profile(config.getoption("--profile")),
                 run_id=config.getoption("--run-id"),
@@ -97,7 +103,7 @@ def _plan(config: pytest.Config) -> tuple[str, ...] | None:
 
 
 @pytest.fixture(scope="session")
-def gate(request: pytest.FixtureRequest) -> Generator[GateSession, None, None]:
+def gate(request: pytest.FixtureRequest) -> "Generator[GateSession, None, None]":
     """The gate of this session; its services are stopped in every exit path."""
     session = request.config.stash.get(gate_key, None)
     if session is None:

@@ -1,24 +1,262 @@
-"""placeholder"""
+"""One run from freezing to sealing: the protocol's steps in order, each taken once.
 
+The tests ask for steps; the session takes what comes before, keeps what a step ended with, and
+stops the service in every exit path.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acceptance.errors import UsageError
+import msgspec
+
+from acceptance import archive, freeze, judge
+from acceptance.errors import RunFailure
+from acceptance.level import LevelRunner
+from acceptance.live import View
+from acceptance.outcomes import fail, inconclusive, not_run
+from acceptance.plan import Outcome, fold
+from acceptance.protocol import Verdict, worst
+from acceptance.records import SCHEMA, Attempt, Figures
+from acceptance.report import write_report
+from acceptance.rounds import Rounds
+from acceptance.runspec import RunSpec
+from acceptance.steps import outlives_failure, steps
+
+PROGRESS = "gate"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
+    """What the user asked for."""
+
     profile: Path
     run_id: str | None = None
 
 
-def find_profile(name: str) -> Path:
-    raise UsageError("no profiles yet")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What a step ended with: PASS, or a verdict with its rule and reason."""
+
+    verdict: Verdict
+    rule: str
+    reason: str
 
 
 class GateSession:
-    is_frozen = False
-    console: Any = None
+    """The run of one pytest session. `is_frozen`: a run directory exists and must be sealed."""
 
-    def __init__(self, options: Options, plan: tuple[str, ...]) -> None: ...
+    def __init__(self, options: Options, plan: tuple[str, ...]) -> None:
+        self.options = options
+        self.plan = plan
+        self.is_frozen = False
+        self.console: Any = None
+        self.results: dict[str, StepResult] = {}
+        self.failure: StepResult | None = None
+        self.last_line = ""
+        self.report: Path | None = None
+
+    def freeze(self) -> None:
+        """Make the run directory and its RunSpec; UsageError when the request can't be served."""
+        self.frozen = freeze.freeze(self.options.profile, self.options.run_id, self.plan)
+        self.is_frozen = True
+        self.view = View()
+        self.rounds = Rounds(self.frozen)
+        self.level_runner = LevelRunner(self.frozen, self.view)
+        spec = self.frozen.runspec.profile
+        self.order = steps(
+            spec.rounds,
+            spec.levels,
+            is_accuracy_planned=spec.scopes["accuracy"] == "planned",
+        )
+
+    @property
+    def runspec(self) -> RunSpec:
+        return self.frozen.runspec
+
+    def require(self, step: str) -> None:
+        """Take every step up to this one, then say how this one ended, in pytest's terms."""
+        if step not in self.order:
+            not_run(f"step {step} is not part of profile {self.runspec.profile.name}")
+        with self.console.open():
+            for name in self.order[: self.order.index(step) + 1]:
+                if name not in self.results:
+                    self.results[name] = self._take(name)
+        result = self.results[step]
+        text = f"{result.rule}: {result.reason}"
+        if result.verdict is Verdict.FAIL:
+            fail(text)
+        if result.verdict is Verdict.INCONCLUSIVE:
+            inconclusive(text)
+        if result.verdict is Verdict.NOT_RUN:
+            not_run(text)
+
+    def _take(self, step: str) -> StepResult:
+        if self.failure and not outlives_failure(step):
+            return StepResult(
+                verdict=Verdict.NOT_RUN,
+                rule=self.failure.rule,
+                reason=f"not reached: {self.failure.reason}",
+            )
+        try:
+            return self._action(step)()
+        except RunFailure as error:
+            result = StepResult(
+                verdict=Verdict.INCONCLUSIVE, rule=error.rule, reason=error.reason
+            )
+        except OSError as error:
+            result = StepResult(
+                verdict=Verdict.INCONCLUSIVE, rule="P6.1", reason=f"the archive: {error}"
+            )
+        self.failure = self.failure or result
+        if not outlives_failure(step):
+            self._stop_quietly()
+        return result
+
+    def _action(self, step: str) -> Callable[[], StepResult]:
+        named: dict[str, Callable[[], StepResult]] = {
+            "B1-start": lambda: self._start("B1"),
+            "B2-start": lambda: self._start("B2"),
+            "B1-stop": lambda: self._stop("B1"),
+            "B2-stop": lambda: self._stop("B2"),
+            "performance": self._performance,
+            "recomputation": self._recomputation,
+        }
+        if step in named:
+            return named[step]
+        round_name, _, level = step.partition("-")
+        return lambda: self._level(round_name, level)
+
+    def _start(self, round_name: str) -> StepResult:
+        freeze.check_frozen(self.frozen)
+        self.view.say(f"{round_name}: starting the service")
+        seconds = self.rounds.start(round_name)
+        self.view.say(f"{round_name}: service ready after {seconds:.1f} s")
+        return _passed()
+
+    def _level(self, round_name: str, level: str) -> StepResult:
+        """P3.7: an invalid attempt may be repeated, whole, on the same, still valid service."""
+        previous: Attempt | None = None
+        codes: tuple[str, ...] = ()
+        for number in range(1, self.runspec.profile.attempts_max + 1):
+            freeze.check_frozen(self.frozen)
+            attempt = self.level_runner.run(
+                self.rounds.service(round_name), round_name, level, number, previous, codes
+            )
+            codes = judge.judge_attempt(self.frozen, attempt).invalid
+            if not codes:
+                return _passed()
+            self.view.say(f"{round_name} {level}: attempt {number} invalid: {', '.join(codes)}")
+            if not self.rounds.is_valid(round_name):
+                raise RunFailure("P4.1", f"{round_name} {level}: {', '.join(codes)}")
+            previous = attempt
+        raise RunFailure("P3.7", f"{round_name} {level}: {number} attempts invalid, last: "
+                         + ", ".join(codes))
+
+    def _performance(self) -> StepResult:
+        figures = self._figures()
+        scope = next(s for s in figures.scopes if s.scope == "performance")
+        return StepResult(verdict=Verdict(scope.verdict), rule=scope.rule, reason=scope.reason)
+
+    def _stop(self, round_name: str) -> StepResult:
+        state = self.rounds.stop(round_name)
+        self.view.say(f"{round_name}: {state}")
+        return _passed()
+
+    def _stop_quietly(self) -> None:
+        try:
+            self.rounds.stop_all()
+        except RunFailure as error:
+            self.view.say(f"stopping the service: {error}")
+
+    def _figures(self) -> Figures:
+        """The live figures, computed and written once."""
+        path = self.frozen.run_dir / "results/figures.json"
+        if path.exists():
+            return msgspec.json.decode(path.read_bytes(), type=Figures)
+        figures = judge.figures(self.frozen, judge.attempts(self.frozen.run_dir))
+        archive.write_record(path, figures)
+        return figures
+
+    def _recomputation(self) -> StepResult:
+        """P6.2: the archived validator recomputes everything from the raw bytes, in a process of
+        its own, and must agree with the live figures."""
+        self._figures()
+        run_dir = self.frozen.run_dir
+        done = subprocess.run(
+            [sys.executable, "-I", str(run_dir / "validator"), "--recompute", str(run_dir)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        (run_dir / "validator" / "__pycache__").exists() and shutil.rmtree(
+            run_dir / "validator" / "__pycache__"
+        )
+        if done.returncode:
+            raise RunFailure("P6.2", f"the validator: {(done.stdout + done.stderr).strip()}")
+        return _passed()
+
+    def close(self) -> None:
+        """Nothing is left running, whatever happened."""
+        if self.is_frozen:
+            self.level_runner.close()
+            self._stop_quietly()
+
+    def finish(self, outcomes: Mapping[str, Outcome], *, interrupted: bool) -> Outcome:
+        """Write what is missing, judge the session against its plan, report and seal."""
+        self.close()
+        if interrupted and not self.failure:
+            self.failure = StepResult(
+                verdict=Verdict.INCONCLUSIVE, rule="P3.7", reason="interrupted by a signal"
+            )
+        if "recomputation" not in self.results:
+            self.results["recomputation"] = self._take("recomputation")
+        result = self._fold(outcomes)
+        try:
+            self._write_results(outcomes, result)
+        except OSError as error:
+            reason = f"P6.1: the archive could not be completed: {error}"
+            result = Outcome(test=result.test, verdict=Verdict.INCONCLUSIVE, reason=reason)
+            self.last_line = f"{result.verdict} {self.runspec.run_id} {result.reason}"
+        return result
+
+    def _fold(self, outcomes: Mapping[str, Outcome]) -> Outcome:
+        planned = fold(self.plan, outcomes)
+        if planned.verdict is Verdict.FAIL:
+            return planned
+        if self.failure:
+            reason = f"{self.failure.rule}: {self.failure.reason}"
+            verdict = worst([planned.verdict, self.failure.verdict])
+            return Outcome(test=planned.test, verdict=verdict, reason=reason)
+        return planned
+
+    def _write_results(self, outcomes: Mapping[str, Outcome], result: Outcome) -> None:
+        run_dir, spec = self.frozen.run_dir, self.runspec
+        figures = self._figures()
+        ordered = [outcomes[name] for name in sorted(outcomes)]
+        self.last_line = judge.last_line(spec, figures, result)
+        archive.write_record(run_dir / "results/outcomes.json", ordered)
+        archive.write_record(
+            run_dir / "results/verdict.json",
+            {"schema": SCHEMA, "run_id": spec.run_id, "verdict": result.verdict,
+             "reason": result.reason, "line": self.last_line},
+        )
+        self.report = write_report(
+            run_dir, spec, figures, judge.attempts(run_dir), ordered, self.last_line,
+            self.frozen.profile.notes,
+        )
+        archive.seal(run_dir, spec.run_id, self.frozen.runspec_sha256)
+
+    def say_last(self, line: Callable[[str], None]) -> None:
+        """The report's path, then the verdict line (design of the command's output)."""
+        if self.report:
+            line(f"report: {self.report}")
+        line(self.last_line)
+
+
+def _passed() -> StepResult:
+    return StepResult(verdict=Verdict.PASS, rule="", reason="")
