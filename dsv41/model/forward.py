@@ -1,0 +1,131 @@
+"""A forward pass: embedding, layers, final fold and head, over any state.
+
+Prefill, chunked prefill, decode and verify are this one function: tokens at positions a..b-1
+over whatever the state holds below a.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dsv41.model import hyper
+from dsv41.model.attention import attention
+from dsv41.model.config import LayerPlan, ModelConfig
+from dsv41.model.engram import engram, hash_plans, hash_rows, lookback
+from dsv41.model.indexer import Selection
+from dsv41.model.moe import moe
+from dsv41.model.norms import rms_norm
+from dsv41.model.params import BlockParams, ModelParams
+from dsv41.model.quant import Rounding
+from dsv41.model.rope import rotation_table
+from dsv41.model.state import State
+from dsv41.model.vocabulary import TokenMap
+
+
+class Hidden(NamedTuple):
+    """`folded [n, d]` is what the head reads; `captured [n, targets*d]` feeds the drafts."""
+
+    folded: Tensor
+    captured: Tensor | None
+
+
+@dataclass
+class Forward:
+    """One pass's scratch: what layers publish for later layers, and the rotations in use."""
+
+    config: ModelConfig
+    state: State
+    rounding: Rounding = Rounding()
+    selections: dict[int, Selection | None] = field(default_factory=dict)
+    candidates: dict[int, Tensor | None] = field(default_factory=dict)
+    _rotations: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    _group_rotations: dict[int, Tensor] = field(default_factory=dict)
+
+    def rotations(self, ratio: int) -> tuple[Tensor, Tensor]:
+        """Rotation of each token at its own position, and its inverse, `[n, k]` complex."""
+        kind = min(ratio, 1)
+        if kind not in self._rotations:
+            turn = rotation_rows(self.config, self.state.positions, compressed=kind > 0)
+            self._rotations[kind] = (turn, turn.conj().resolve_conj())
+        return self._rotations[kind]
+
+    def group_rotation(self, ratio: int) -> Tensor:
+        """Rotation at the first position of the group that each token ends."""
+        if ratio not in self._group_rotations:
+            first = (self.state.positions - (ratio - 1)).clamp(min=0)
+            self._group_rotations[ratio] = rotation_rows(self.config, first, compressed=True)
+        return self._group_rotations[ratio]
+
+
+def rotation_rows(config: ModelConfig, positions: Tensor, *, compressed: bool) -> Tensor:
+    """Rows of the rotation table for `positions` of any shape, `[..., rope_dim/2]` complex64."""
+    table = _rotation_table(config, compressed)
+    return table.index_select(0, positions.reshape(-1)).view(*positions.shape, -1)
+
+
+@lru_cache(maxsize=16)
+def _rotation_table(config: ModelConfig, compressed: bool) -> Tensor:
+    with torch.inference_mode(False):
+        # Drafts reach a block beyond the last position.
+        length = config.max_position_embeddings + config.dspark_block_size + 1
+        return rotation_table(config, length, compressed=compressed)
+
+
+def run_layers(
+    params: ModelParams, run: Forward, token_ids: Tensor, token_map: TokenMap
+) -> Hidden:
+    """All backbone layers over `token_ids [n]`, in the order of the state's positions."""
+    config = run.config
+    embedded = torch.nn.functional.embedding(token_ids, params.embed)
+    stream = embedded.unsqueeze(1).expand(-1, config.hc_mult, -1)
+    carried = hyper.first_mix(token_ids.shape[0], config.hc_mult)
+    history = None
+    if config.engram_layer_ids:
+        compressed = token_map.ids[token_ids]
+        history = lookback(run.state, compressed, token_map.pad, config)
+    captured = []
+    for plan, layer in zip(config.layer_plans(), params.layers, strict=True):
+        if layer.engram is not None:
+            rows = hash_rows(history, hash_plans(config)[plan.index])
+            stream = engram(stream, rows, layer.engram, config, run.rounding)
+        if plan.is_captured:
+            # The stream that enters the layer, after its n-gram memory.
+            captured.append(stream.float().mean(1).to(stream.dtype))
+        stream, carried = block(stream, carried, layer, plan, run)
+    folded = hyper.collapse(stream, carried)
+    return Hidden(folded, torch.cat(captured, -1) if captured else None)
+
+
+def block(
+    stream: Tensor, carried: Tensor, params: BlockParams, plan: LayerPlan, run: Forward
+) -> tuple[Tensor, Tensor]:
+    """One layer: `stream [n, hc, d]` and the carried mix `[n, hc]`, and both after it.
+
+    The mix that reads the copies is one sub-layer late: attention reads with the carried one,
+    the experts with the one computed before attention.
+    """
+    config = run.config
+    mix = hyper.mixes(stream, params.attn_mix, config)
+    x = rms_norm(hyper.collapse(stream, carried), params.attn_norm, config.rms_norm_eps)
+    stream = hyper.expand(attention(x, params.attn, plan, run), stream, mix)
+    return feed_forward(stream, mix.pre, params, config, run.rounding)
+
+
+def feed_forward(
+    stream: Tensor, carried: Tensor, params: BlockParams, config: ModelConfig, rounding: Rounding
+) -> tuple[Tensor, Tensor]:
+    """The experts' half of a block; returns the stream and the mix that the next layer carries."""
+    mix = hyper.mixes(stream, params.ffn_mix, config)
+    x = rms_norm(hyper.collapse(stream, carried), params.ffn_norm, config.rms_norm_eps)
+    stream = hyper.expand(moe(x, params.moe, config, rounding), stream, mix)
+    return stream, mix.pre
+
+
+def logits(folded: Tensor, params: ModelParams, config: ModelConfig) -> Tensor:
+    """`[n, vocab]` float32 of the folded stream."""
+    return rms_norm(folded, params.norm, config.rms_norm_eps).float() @ params.head
