@@ -163,7 +163,10 @@ def _plan(config: ModelConfig, index: int) -> LayerPlan:
 def _check(config: ModelConfig, where: str) -> None:
     """Refuse what the layers cannot compute; each line names the key and what it must be."""
     layers, ratios = config.num_hidden_layers, config.compress_ratios
+    sources = config.kv_source_layer_ids
     reads = [i for i in range(layers) if i < len(ratios) and ratios[i]]
+    unserved = [i for i in reads if not any(s <= i for s in sources)]
+    served = [i for i in reads if i not in unserved]
     complaints = (
         (len(ratios) < layers, f"compress_ratios has {len(ratios)} entries for {layers} layers"),
         (any(r not in (0, 1, 2) for r in ratios), "compress_ratios may hold 0, 1 and 2 only"),
@@ -175,27 +178,29 @@ def _check(config: ModelConfig, where: str) -> None:
         ),
         (config.head_dim % 2 or config.index_head_dim % 2, "head dims must be even"),
         (
-            any(i not in config.index_source_layer_ids for i in config.kv_source_layer_ids),
+            any(i not in config.index_source_layer_ids for i in sources),
             "every kv source must be an index source",
         ),
         (
-            bool(reads) and (not config.kv_source_layer_ids or min(config.kv_source_layer_ids) > reads[0]),
-            "a layer with a ratio stands before the first kv source",
+            bool(unserved),
+            f"layers {unserved} have a ratio but no kv source before them",
         ),
         (
             any(ratios[i] == 0 for i in config.index_source_layer_ids if i < layers <= len(ratios)),
             "an index source must have a ratio",
         ),
         (
-            any(ratios[i] != ratios[max(s for s in config.kv_source_layer_ids if s <= i)] for i in reads
-                if config.kv_source_layer_ids and min(config.kv_source_layer_ids) <= i),
+            any(ratios[i] != ratios[max(s for s in sources if s <= i)] for i in served),
             "a layer's ratio must be that of its kv source",
         ),
         (
             len(config.engram_layer_ids) != len(config.engram_num_embeddings),
             "engram_num_embeddings must have one entry per engram layer",
         ),
-        (config.num_experts_per_tok > config.n_routed_experts, "more experts per token than experts"),
+        (
+            config.num_experts_per_tok > config.n_routed_experts,
+            "num_experts_per_tok exceeds n_routed_experts",
+        ),
     )
     for wrong, line in complaints:
         if wrong:

@@ -56,8 +56,8 @@ def hash_plans(config: ModelConfig) -> dict[int, HashPlan]:
 
 def _next_prime(start: int, used: set[int]) -> int:
     number = start
-    while number in used or number < 2 or any(
-        number % d == 0 for d in range(2, int(number**0.5) + 1)
+    while (
+        number in used or number < 2 or any(number % d == 0 for d in range(2, int(number**0.5) + 1))
     ):
         number += 1
     used.add(number)

@@ -21,7 +21,7 @@ from dsv41.model.indexer import Selection
 from dsv41.model.moe import moe
 from dsv41.model.norms import rms_norm
 from dsv41.model.params import BlockParams, ModelParams
-from dsv41.model.quant import Rounding
+from dsv41.model.quant import EXACT, Rounding
 from dsv41.model.rope import rotation_table
 from dsv41.model.state import State
 from dsv41.model.vocabulary import TokenMap
@@ -40,7 +40,7 @@ class Forward:
 
     config: ModelConfig
     state: State
-    rounding: Rounding = Rounding()
+    rounding: Rounding = EXACT
     selections: dict[int, Selection | None] = field(default_factory=dict)
     candidates: dict[int, Tensor | None] = field(default_factory=dict)
     _rotations: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
@@ -76,9 +76,7 @@ def _rotation_table(config: ModelConfig, compressed: bool) -> Tensor:
         return rotation_table(config, length, compressed=compressed)
 
 
-def run_layers(
-    params: ModelParams, run: Forward, token_ids: Tensor, token_map: TokenMap
-) -> Hidden:
+def run_layers(params: ModelParams, run: Forward, token_ids: Tensor, token_map: TokenMap) -> Hidden:
     """All backbone layers over `token_ids [n]`, in the order of the state's positions."""
     config = run.config
     embedded = torch.nn.functional.embedding(token_ids, params.embed)

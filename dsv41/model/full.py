@@ -11,7 +11,7 @@ from dsv41.model.config import ModelConfig
 from dsv41.model.draft import Context, base_logits, context_rows, corrected, draft_hidden
 from dsv41.model.forward import Forward, Hidden, logits, rotation_rows, run_layers
 from dsv41.model.params import ModelParams, bind
-from dsv41.model.quant import Rounding
+from dsv41.model.quant import EXACT, Rounding
 from dsv41.model.state import DenseState
 from dsv41.model.vocabulary import TokenMap, modulo_map
 
@@ -23,7 +23,7 @@ def forward_full(
     config: ModelConfig,
     token_ids: Tensor,
     token_map: TokenMap | None = None,
-    rounding: Rounding = Rounding(),
+    rounding: Rounding = EXACT,
 ) -> Tensor:
     """Logits `[B, S, vocab]` float32 of `token_ids [B, S]` from position 0.
 
@@ -40,7 +40,7 @@ def forward_hidden(
     config: ModelConfig,
     token_ids: Tensor,
     token_map: TokenMap | None = None,
-    rounding: Rounding = Rounding(),
+    rounding: Rounding = EXACT,
 ) -> Hidden:
     """Folded and captured streams, `[B*S, ...]`."""
     batch, length = token_ids.shape
@@ -55,7 +55,7 @@ def draft_full(
     token_ids: Tensor,
     captured: Tensor,
     anchors: Tensor,
-    rounding: Rounding = Rounding(),
+    rounding: Rounding = EXACT,
 ) -> tuple[Tensor, Tensor]:
     """Draft logits `[B, A, block, vocab]` and confidence logits `[B, A, block]`, teacher-forced.
 

@@ -58,7 +58,9 @@ def select(
         # Everything within reach is chosen, whatever its score.
         rows = segment.groups(("latent", source), ratio)
         return Selection(rows, ~beyond), None if plan.is_candidate_source else candidates
-    score = scores(segment.take(query), segment.take(weight), segment.groups(("key", source), ratio))
+    score = scores(
+        segment.take(query), segment.take(weight), segment.groups(("key", source), ratio)
+    )
     score = score.masked_fill(beyond, -torch.inf)
     published = candidates
     if plan.is_candidate_source:

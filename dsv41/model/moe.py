@@ -79,7 +79,9 @@ def experts(
     token[place] = rank // k
     scale = weight.new_zeros(num_experts * rows).index_put((place,), weight.reshape(-1))
     laid = x.index_select(0, token).view(num_experts, rows, -1)
-    hidden = swiglu(torch.bmm(laid, params.w13), scale.view(num_experts, rows, 1), config.swiglu_limit)
+    hidden = swiglu(
+        torch.bmm(laid, params.w13), scale.view(num_experts, rows, 1), config.swiglu_limit
+    )
     hidden = rounding.activation(hidden.to(x.dtype))
     out = torch.bmm(hidden, params.w2).flatten(0, 1)
     return out.index_select(0, place).view(n, k, -1).float().sum(1)

@@ -61,9 +61,7 @@ class Batch:
 class PagedState:
     """The state of one step over `records [num_slots, width]` float32."""
 
-    def __init__(
-        self, records: Tensor, layout: RecordLayout, batch: Batch, window: int
-    ) -> None:
+    def __init__(self, records: Tensor, layout: RecordLayout, batch: Batch, window: int) -> None:
         self.records, self.layout, self.batch, self.window_size = records, layout, batch, window
         lengths = batch.query_start.diff()
         self.request = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
@@ -168,7 +166,7 @@ class PagedSegment:
     def selected(
         self, field: Field, ratio: int, index: Tensor, valid: Tensor
     ) -> tuple[Tensor, Tensor]:
-        r, q, k = index.shape
+        _, q, k = index.shape
         num_groups = self.num_groups(ratio)
         if q * k >= num_groups:
             return self.groups(field, ratio), picked(index, valid, num_groups)

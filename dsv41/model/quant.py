@@ -42,6 +42,9 @@ class Rounding:
         return round_fp4_e4m3(x) if self.enabled else x
 
 
+EXACT = Rounding()
+
+
 def pow2_ceil(x: Tensor) -> Tensor:
     """Smallest power of two >= x, for positive normal float32, on the exponent bits."""
     bits = x.contiguous().view(torch.int32)
