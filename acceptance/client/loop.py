@@ -34,6 +34,7 @@ ORPHANED = ABORTS.index("its parent is gone")
 BY_SIGNAL = ABORTS.index("stopped by a signal")
 OUTGROWN = ABORTS.index("responses outgrew the memory reserved for them")
 
+_BROKEN = (errno.ECONNRESET, errno.EPIPE)
 _BUSY = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINPROGRESS, errno.EINTR)
 
 
@@ -92,6 +93,7 @@ class Loop:
         self.sockets: list[socket.socket | None] = [None] * memory.slots
         self.pending = [memory.request(slot) for slot in range(memory.slots)]
         self.slot_of: dict[int, int] = {}
+        self.broken: set[int] = set()
         self.tail = memory.arena_offset
         self.reads = 0
         self.origin = 0
@@ -168,8 +170,9 @@ class Loop:
         taken = self.sockets[slot]
         assert taken is not None
         if not self.memory.get(slot, Slot.CONNECTED):
-            if taken.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                self._end(slot, REFUSED)
+            error = taken.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                self._end(slot, RESET if error in _BROKEN else REFUSED)
                 return
             self._stamp(slot, Slot.CONNECTED)
         rest = self.pending[slot]
@@ -181,7 +184,8 @@ class Loop:
             return
         except OSError:
             # The peer takes no more, but may have answered: `sent` stays unknown, reading goes on.
-            pass
+            # The error is now taken from the socket, whose end will look like FIN and be none.
+            self.broken.add(slot)
         else:
             self._stamp(slot, Slot.SENT)
         self.pending[slot] = rest
@@ -200,6 +204,9 @@ class Loop:
         except OSError:
             connected = self.memory.get(slot, Slot.CONNECTED)
             self._end(slot, RESET if connected else REFUSED)
+            return
+        if not count and slot in self.broken:
+            self._end(slot, RESET)
             return
         words, word = self.words, self.memory.log_word + LOG_WORDS * self.reads
         words[word] = self.now() - self.origin + 1

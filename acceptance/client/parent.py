@@ -318,7 +318,7 @@ class WaveClient:
 
     def _why(self, memory: Memory, status: int) -> str | None:
         """Why the wave did not run to its end by itself; None when it did."""
-        if memory.field(Field.DONE) and not memory.field(Field.ABORT) and status == 0:
+        if memory.field(Field.DONE) and not memory.field(Field.ABORT):
             return None
         if self._abort_reason is not None:
             return self._abort_reason
