@@ -94,13 +94,13 @@ def test_a_connection_kept_open_after_a_complete_stream_is_no_end(tmp_path):
 
 def test_a_reset_ends_as_reset_and_keeps_what_came(tmp_path):
     read = threading.Event()
-    with StubServer(first_frame_then(Wait(read), Reset())) as server:
-        with WaveClient(tmp_path) as client:
-            client.prepare(wave_spec(server.port, 2))
-            client.go()
-            wait_for(client, all_decode)
-            read.set()
-            wave = client.finish()
+    script = first_frame_then(Wait(read), Reset())
+    with StubServer(script) as server, WaveClient(tmp_path) as client:
+        client.prepare(wave_spec(server.port, 2))
+        client.go()
+        wait_for(client, all_decode)
+        read.set()
+        wave = client.finish()
 
     assert (["reset"] * 2, None) == (outcomes(wave), wave.aborted)
     first_bytes_are_kept(tmp_path, wave)
@@ -202,9 +202,9 @@ def test_ctrl_c_during_a_wave_stores_it_and_goes_on_its_way(tmp_path):
         if all_decode(progress):
             raise KeyboardInterrupt
 
-    with StubServer(first_frame_then(Hold())) as server:
-        with pytest.raises(KeyboardInterrupt) as caught:
-            run_wave(wave_spec(server.port, 2), tmp_path, watch=interrupt)
+    script = first_frame_then(Hold())
+    with StubServer(script) as server, pytest.raises(KeyboardInterrupt) as caught:
+        run_wave(wave_spec(server.port, 2), tmp_path, watch=interrupt)
 
     wave = caught.value.wave
     assert (["aborted"] * 2, "interrupted: KeyboardInterrupt") == (outcomes(wave), wave.aborted)
@@ -265,9 +265,9 @@ def test_nothing_that_is_stored_is_overwritten(tmp_path):
 
 def test_a_client_that_does_not_start_is_one_clear_line(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with WaveClient(tmp_path) as client:
-        with pytest.raises(RunFailure, match="the measuring client was not ready") as caught:
-            client.prepare(wave_spec(1))
+    not_ready = pytest.raises(RunFailure, match="the measuring client was not ready")
+    with WaveClient(tmp_path) as client, not_ready as caught:
+        client.prepare(wave_spec(1))
 
     assert "P3.6" == caught.value.rule
     assert "\n" not in str(caught.value)
