@@ -101,10 +101,9 @@ def _http_body(raw: bytes, faults: set[str], *, is_ended: bool) -> bytes:
     client.send(h11.Request(method="POST", target="/", headers=[("host", "x")]))
     client.send(h11.EndOfMessage())
     body = bytearray()
+    is_eof_told = False
     try:
         client.receive_data(raw)
-        if is_ended:
-            client.receive_data(b"")
         while True:
             event = client.next_event()
             if isinstance(event, h11.Response) and event.status_code != 200:
@@ -115,15 +114,17 @@ def _http_body(raw: bytes, faults: set[str], *, is_ended: bool) -> bytes:
                 if client.trailing_data[0]:
                     faults.add("http-framing")
                 return bytes(body)
-            elif event is h11.PAUSED:
-                faults.add("http-framing")
-                return bytes(body)
+            elif event is h11.NEED_DATA and is_ended and not is_eof_told:
+                is_eof_told = True
+                client.receive_data(b"")
             elif event is h11.NEED_DATA or isinstance(event, h11.ConnectionClosed):
                 faults.add("early-eof")
                 return bytes(body)
-    except h11.RemoteProtocolError as error:
-        is_cut = "without sending complete message body" in str(error)
-        faults.add("early-eof" if is_cut else "http-framing")
+            elif event is h11.PAUSED:
+                faults.add("http-framing")
+                return bytes(body)
+    except h11.RemoteProtocolError:
+        faults.add("early-eof" if is_eof_told else "http-framing")
         return bytes(body)
 
 
@@ -137,7 +138,8 @@ def _events(body: bytes, faults: set[str]) -> list[str]:
     events: list[str] = []
     data: list[str] = []
     lines = re.split("\r\n|\n|\r", text.removeprefix("\ufeff"))
-    for line in lines:
+    # After the last line end stands no line: it takes two to end an event.
+    for line in lines[:-1]:
         name, _, value = line.partition(":")
         if not line and data:
             events.append("\n".join(data))

@@ -143,7 +143,7 @@ def parse_questions(
         try:
             row = json.loads(line)
             question, answer = row["question"], row["answer"]
-            gsm8k.is_correct(gsm8k.NO_NUMBER, gsm8k.extract_gold(answer))
+            gsm8k.is_correct("0", gsm8k.extract_gold(answer))
             question.encode("utf-8"), answer.encode("utf-8")
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as e:
             raise UsageError(
