@@ -1,7 +1,5 @@
 """Profile, sources, weights and inputs -> a new run directory with its frozen RunSpec."""
 
-import json
-import os
 import secrets
 import shutil
 import subprocess
@@ -16,13 +14,14 @@ import msgspec
 from acceptance import prompts
 from acceptance.archive import create_run_dir, hash_below, hash_file, write_once, write_record
 from acceptance.canonical import canonical, sha256
+from acceptance.checkpoint import prepare_model
 from acceptance.errors import RunFailure, UsageError
 from acceptance.exact import write
 from acceptance.profile import Profile, parse_profile
 from acceptance.protocol import CONCURRENCY
 from acceptance.records import SCHEMA, FileHash
 from acceptance.runspec import RunSpec, ServiceCommand, Source, run_profile
-from acceptance.settings import ROOT, models_dir, runs_dir
+from acceptance.settings import ROOT, runs_dir
 
 SECOND = 1_000_000_000
 TOOLS = ("acceptance", "validator", "dsv41", "tests_service", "tests_accuracy")
@@ -96,43 +95,6 @@ def bytes_needed(profile: Profile) -> int:
     return total
 
 
-def prepare_model(profile: Profile) -> Path:
-    """The checkpoint directory; made by the profile's command where it is missing."""
-    named = Path(profile.model.directory)
-    if not profile.model.build:
-        return _check_model(named if named.is_absolute() else ROOT / named)
-    sources = [p for s in profile.model.build_sources for p in sorted((ROOT / s).rglob("*.py"))]
-    key = sha256(canonical([profile.model.build, *(sha256(p.read_bytes()) for p in sources)]))[:12]
-    directory = models_dir() / f"{profile.model.directory}-{key}"
-    if directory.is_dir():
-        return _check_model(directory)
-    temporary = directory.with_name(f".part-{directory.name}-{os.getpid()}")
-    names = {"python": sys.executable, "model": str(temporary)}
-    command = [part.format(**names) for part in profile.model.build]
-    temporary.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        shutil.rmtree(temporary, ignore_errors=True)
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise UsageError(f"making the checkpoint failed: {' '.join(command)}: {last}")
-    if not directory.exists():
-        temporary.rename(directory)
-    return _check_model(directory)
-
-
-def _check_model(directory: Path) -> Path:
-    config = directory / "config.json"
-    try:
-        json.loads(config.read_bytes())
-    except FileNotFoundError:
-        raise UsageError(f"{config}: not there; `model.directory` must be a checkpoint") from None
-    except ValueError as error:
-        raise UsageError(f"{config}: not JSON: {error}") from None
-    if not list(directory.glob("*.safetensors")):
-        raise UsageError(f"{directory}: holds no *.safetensors; the checkpoint has no weights")
-    return directory
-
-
 def make_banks(profile: Profile, model_dir: Path) -> dict[str, prompts.Bank]:
     """The two banks from the profile's source, checked against the profile's hashes."""
     load = profile.load
@@ -180,14 +142,7 @@ def _write(
         client=tuple(f for f in tools if f.path.startswith("acceptance/client/")),
     )
     prompts.check_release(release, banks["warmup"], banks["measured"])
-    write_once(run_dir / "plan/profile.toml", profile_bytes)
-    write_once(run_dir / "plan/plan.txt", "".join(f"{t}\n" for t in plan).encode())
-    write_once(run_dir / "plan/protocol.md", (ROOT / "docs/protocol.md").read_bytes())
-    write_record(run_dir / "plan/release.json", release)
-    for name, bank in banks.items():
-        write_record(run_dir / f"plan/banks/{name}.json", bank)
-    for file in sorted((ROOT / "validator").rglob("*.py")):
-        write_once(run_dir / "validator" / file.relative_to(ROOT / "validator"), file.read_bytes())
+    _write_plan(run_dir, profile_bytes, plan, release, banks)
     write_record(run_dir / "patch/deployed.json", tools)
     runspec = RunSpec(
         schema=SCHEMA,
@@ -232,6 +187,23 @@ def _write(
         banks=banks,
         stats={path: _stat(path) for path in watched},
     )
+
+
+def _write_plan(
+    run_dir: Path,
+    profile_bytes: bytes,
+    plan: tuple[str, ...],
+    release: prompts.Release,
+    banks: dict[str, prompts.Bank],
+) -> None:
+    write_once(run_dir / "plan/profile.toml", profile_bytes)
+    write_once(run_dir / "plan/plan.txt", "".join(f"{t}\n" for t in plan).encode())
+    write_once(run_dir / "plan/protocol.md", (ROOT / "docs/protocol.md").read_bytes())
+    write_record(run_dir / "plan/release.json", release)
+    for name, bank in banks.items():
+        write_record(run_dir / f"plan/banks/{name}.json", bank)
+    for file in sorted((ROOT / "validator").rglob("*.py")):
+        write_once(run_dir / "validator" / file.relative_to(ROOT / "validator"), file.read_bytes())
 
 
 def _is_source(file: FileHash) -> bool:

@@ -1,23 +1,121 @@
-"""Attempts and their raw bytes -> live figures and verdicts (the validator does it again, alone)."""
+"""Stored attempts -> findings, live figures and verdicts.
 
-import json
+The validator does all of it again, from the same files and with none of this code.
+"""
+
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-import msgspec
-
-from acceptance import exact, metrics, verdict
-from acceptance.errors import UsageError
-from acceptance.freeze import Frozen
+from acceptance import exact, metrics, validity, verdict
+from acceptance.gather import level_evidence, level_expectation, loader
 from acceptance.judgement import Judgement, Obstacle, scope_verdict
 from acceptance.plan import Outcome
-from acceptance.protocol import CONCURRENCY, Verdict
-from acceptance.records import (
-    SCHEMA,
-    Attempt,
-    Figures,
-    LevelFigures,
-    ScopeVerdict,
-)
+from acceptance.protocol import ROUNDS, Verdict, worst
+from acceptance.records import SCHEMA, Attempt, Figures, LevelFigures, ScopeVerdict
 from acceptance.runspec import RunSpec
-from acceptance.steps import waves
+from acceptance.validity import Finding
+
+
+def judge_attempt(
+    run_dir: Path, runspec: RunSpec, attempt: Attempt, earlier: Sequence[Attempt]
+) -> tuple[LevelFigures, tuple[Finding, ...]]:
+    """Findings of every validity rule on one attempt, and its figures.
+
+    `earlier`: the attempts of this run before it, in their order. A level with any code is invalid
+    (P4.1); the findings say why.
+    """
+    load = loader(run_dir, attempt)
+    expected = level_expectation(run_dir, runspec, attempt, earlier)
+    parsed = metrics.judge_level(attempt, load, expected)
+    evidence = level_evidence(run_dir, runspec, attempt, earlier)
+    findings = validity.examine(evidence, runspec.profile.rules)
+    codes = {*parsed.invalid, *validity.level_codes(findings)}
+    figures = metrics.level_figures(
+        attempt.round, attempt.level, attempt.attempt, parsed.requests, codes
+    )
+    return figures, findings
+
+
+def figures(
+    runspec: RunSpec, runspec_sha256: str, levels: Iterable[LevelFigures], missing: Sequence[str]
+) -> Figures:
+    """The figures of a run: TPOT(C), and the verdict of each scope.
+
+    `levels` holds the newest attempt of each level of each round that was begun, in the protocol's
+    order; `missing` says what stopped the run, if anything did.
+    """
+    known = tuple(levels)
+    b1, b2 = (_means(known, name) for name in ROUNDS)
+    performance = _performance(runspec, known, b1, b2, missing)
+    scopes = (
+        scope_verdict("performance", performance),
+        *(_unplanned(runspec, name) for name in ("accuracy", "function")),
+    )
+    planned = [s for s in scopes if runspec.profile.scopes[s.scope] == "planned"]
+    return Figures(
+        schema=SCHEMA,
+        run_id=runspec.run_id,
+        runspec_sha256=runspec_sha256,
+        levels=known,
+        tpot_ns={
+            level: exact.write(metrics.tpot_of_level(b1[level], b2[level]))
+            for level in runspec.profile.levels
+            if level in b1 and level in b2
+        },
+        scopes=scopes,
+        verdict=worst([Verdict(s.verdict) for s in planned]).value,
+    )
+
+
+def _means(levels: Iterable[LevelFigures], round_name: str) -> dict[str, Fraction]:
+    return {
+        x.level: exact.parse(x.mean_tpot_ns)
+        for x in levels
+        if x.round == round_name and x.valid and x.mean_tpot_ns is not None
+    }
+
+
+def _performance(
+    runspec: RunSpec,
+    levels: Sequence[LevelFigures],
+    b1: dict[str, Fraction],
+    b2: dict[str, Fraction],
+    missing: Sequence[str],
+) -> Judgement:
+    obstacles = [
+        Obstacle(rule="P4.1", level=x.level, reason=f"{x.round}: {', '.join(x.invalid)}")
+        for x in levels
+        if not x.valid
+    ]
+    obstacles += [Obstacle(rule="P4.1", level=None, reason=reason) for reason in missing]
+    limits = {level: exact.parse(text) for level, text in runspec.limits_tpot_ns.items()}
+    return verdict.judge_final(
+        levels=runspec.profile.levels,
+        b1_ns=b1,
+        b2_ns=b2,
+        limits_ns=limits,
+        obstacles=obstacles,
+    )
+
+
+def _unplanned(runspec: RunSpec, scope: str) -> ScopeVerdict:
+    return ScopeVerdict(
+        scope=scope,  # type: ignore[arg-type]
+        verdict=Verdict.NOT_RUN.value,
+        rule="P4.3",
+        reason=runspec.profile.scopes[scope],
+    )
+
+
+def last_line(runspec: RunSpec, figures: Figures, result: Outcome) -> str:
+    """`PASS|FAIL|INCONCLUSIVE|NOT_RUN <run-id> <reason>`; says what was not claimed."""
+    planned = [s for s in figures.scopes if runspec.profile.scopes[s.scope] == "planned"]
+    left = [s for s in figures.scopes if s not in planned]
+    parts = [f"scope: {', '.join(s.scope for s in planned)}"]
+    if result.verdict is not Verdict.PASS:
+        parts = [(result.reason or result.test).splitlines()[0]]
+    parts += [f"{s.scope} {s.verdict}: {s.reason}" for s in left]
+    if left:
+        parts.append("not a final acceptance")
+    return f"{result.verdict} {runspec.run_id} {'; '.join(parts)}"

@@ -4,82 +4,92 @@ It is drawn by the parent process; the measuring client does nothing but measure
 """
 
 import sys
-import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from acceptance.client import Progress
 from acceptance.settings import is_plain
 
-
-class WaveProgress(Protocol):
-    """What is known of a wave while it runs. Counts are of requests and of tokens."""
-
-    @property
-    def waiting(self) -> int: ...
-    @property
-    def in_flight(self) -> int: ...
-    @property
-    def first_tokens(self) -> int: ...
-    @property
-    def done(self) -> int: ...
-    @property
-    def tokens(self) -> int: ...
+PLAIN_EVERY_NS = 15_000_000_000
+COLUMNS = ("waiting", "in flight", "first tokens", "done", "tokens", "tokens/s", "ETA")
+BEFORE_FIRST = ("connecting", "sending", "prefill")
 
 
 class View:
-    """Shows one wave after the other. `total_tokens` is what the wave will bring."""
+    """Shows one wave after the other."""
 
-    def __init__(self, suspend_capture: Callable[[], object] | None = None) -> None:
+    def __init__(self) -> None:
         self.console = Console(file=sys.__stdout__, highlight=False)
         self.is_live = self.console.is_terminal and not is_plain()
-        self.suspend_capture = suspend_capture
 
     def say(self, text: str) -> None:
-        """One plain line."""
-        self.console.print(text, markup=False)
+        """One plain line, at once."""
+        self.console.print(text, markup=False, soft_wrap=True)
+        self.console.file.flush()
 
-    def watch(
-        self, title: str, total_tokens: int, poll: Callable[[], tuple[WaveProgress, bool]]
-    ) -> None:
-        """Poll until the second value is true; twice a second, so that the box is left alone."""
-        started = time.monotonic()
-        if not self.is_live:
-            self._wait(poll)
-            took = time.monotonic() - started
-            self.say(f"{title}: {total_tokens} tokens in {took:.1f} s")
-            return
-        with Live(console=self.console, refresh_per_second=2, transient=True) as live:
-            while True:
-                progress, is_over = poll()
-                live.update(_table(title, total_tokens, progress, time.monotonic() - started))
-                if is_over:
-                    break
-                time.sleep(0.5)
-        took = time.monotonic() - started
-        self.say(f"{title}: {progress.tokens} of {total_tokens} tokens in {took:.1f} s")
+    @contextmanager
+    def wave(self, title: str, tokens_total: int) -> Generator[Callable[[Progress], None]]:
+        """Gives the function that shows a wave's progress; says one line when it is over."""
+        last: list[Progress] = []
+        if self.is_live:
+            with Live(console=self.console, auto_refresh=False, transient=True) as live:
 
-    def _wait(self, poll: Callable[[], tuple[WaveProgress, bool]]) -> None:
-        while not poll()[1]:
-            time.sleep(0.5)
+                def show(progress: Progress) -> None:
+                    last[:] = [progress]
+                    live.update(_table(title, tokens_total, progress), refresh=True)
+
+                yield show
+        else:
+            shown = [0]
+
+            def tell(progress: Progress) -> None:
+                last[:] = [progress]
+                elapsed = progress.elapsed_ns or 0
+                if elapsed - shown[0] > PLAIN_EVERY_NS:
+                    shown[0] = elapsed
+                    self.say(line(title, tokens_total, progress))
+
+            yield tell
+        if last:
+            self.say(line(title, tokens_total, last[0]))
 
 
-def _table(title: str, total: int, progress: WaveProgress, seconds: float) -> Table:
-    rate = progress.tokens / seconds if seconds > 0 else 0.0
-    left = (total - progress.tokens) / rate if rate > 0 else None
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 2))
-    for name in ("waiting", "in flight", "first tokens", "done", "tokens", "tokens/s", "ETA"):
-        table.add_column(name, justify="right")
-    table.add_row(
-        str(progress.waiting),
-        str(progress.in_flight),
-        str(progress.first_tokens),
-        str(progress.done),
-        f"{progress.tokens}/{total}",
+def cells(progress: Progress, tokens_total: int) -> tuple[str, ...]:
+    """One row of the table, in the order of `COLUMNS`."""
+    states = [slot.state for slot in progress.slots]
+    tokens = sum(slot.tokens for slot in progress.slots)
+    seconds = (progress.elapsed_ns or 0) / 1e9
+    rate = tokens / seconds if seconds else 0.0
+    in_flight = sum(state in (*BEFORE_FIRST, "decode") for state in states)
+    waiting = states.count("waiting")
+    return (
+        str(waiting),
+        str(in_flight),
+        str(sum(slot.first_ns is not None for slot in progress.slots)),
+        str(len(states) - waiting - in_flight),
+        f"{tokens}/{tokens_total}",
         f"{rate:.0f}",
-        "?" if left is None else f"{left:.0f} s",
+        f"{(tokens_total - tokens) / rate:.0f} s" if rate else "?",
     )
+
+
+def line(title: str, tokens_total: int, progress: Progress) -> str:
+    """The same as one line of text."""
+    row = dict(zip(COLUMNS, cells(progress, tokens_total), strict=True))
+    seconds = (progress.elapsed_ns or 0) / 1e9
+    return (
+        f"{title}: {row['tokens']} tokens in {seconds:.1f} s ({row['tokens/s']}/s), "
+        f"{row['done']} of {len(progress.slots)} requests done"
+    )
+
+
+def _table(title: str, tokens_total: int, progress: Progress) -> Table:
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2))
+    for name in COLUMNS:
+        table.add_column(name, justify="right")
+    table.add_row(*cells(progress, tokens_total))
     return table
