@@ -120,6 +120,16 @@ def test_a_threshold_below_the_floor_of_a_calibration_is_none(threshold, rule):
 
 
 @pytest.mark.rule("P4.2.1")
+def test_a_time_is_possible_as_soon_as_it_is_positive():
+    scaled = {"C1": TINY, "C4": TINY, "C16": TINY}
+    faster = {level: TINY * Fraction(9, 10) for level in LEVELS}
+
+    judgement = _candidate(parent_ns=scaled, b1_ns=faster, b2_ns=faster, limits_ns=scaled)
+
+    assert "P4.2.4" == judgement.rule
+
+
+@pytest.mark.rule("P4.2.1")
 def test_missing_evidence_comes_before_any_regression():
     judgement = _candidate({"C16": (Fraction(-9, 10), Fraction(-9, 10))}, b2_ns={"C1": P})
 
@@ -232,6 +242,7 @@ def test_a_regression_comes_before_opposite_signs():
         pytest.param(Fraction(0), -TINY, ("FAIL", "P4.2.6"), id="zero-minus"),
         pytest.param(Fraction(0), TINY, ("FAIL", "P4.2.6"), id="zero-plus"),
         pytest.param(Fraction(0), Fraction(9, 10), ("FAIL", "P4.2.6"), id="zero-large-plus"),
+        pytest.param(Fraction(9, 10), Fraction(0), ("FAIL", "P4.2.6"), id="large-plus-zero"),
         pytest.param(Fraction(0), Fraction(0), ("FAIL", "P4.2.6"), id="zero-zero"),
         pytest.param(-TINY, -TINY, ("FAIL", "P4.2.6"), id="minus-minus"),
         pytest.param(TINY, TINY, ("FAIL", "P4.2.6"), id="plus-plus"),

@@ -88,6 +88,11 @@ def test_final_acceptance_needs_two_complete_rounds(changes):
     assert judgement.reason
 
 
+@pytest.mark.rule("P4.4")
+def test_every_level_is_a_target_of_final_acceptance():
+    assert [True, True, True] == [one.is_target for one in _final().levels]
+
+
 # P4.3, P7.4: what may run at all.
 
 
