@@ -103,7 +103,8 @@ def _http_body(raw: bytes, faults: set[str], *, is_ended: bool) -> bytes:
     body = bytearray()
     is_eof_told = False
     try:
-        client.receive_data(raw)
+        if raw:  # To h11 no bytes are the end of the connection.
+            client.receive_data(raw)
         while True:
             event = client.next_event()
             if isinstance(event, h11.Response) and event.status_code != 200:

@@ -1,6 +1,7 @@
 """Profile and question set -> the frozen accuracy spec, and the one wave that asks it (P5.2)."""
 
 import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -106,7 +107,7 @@ def freeze(
         stage="chat_pipeline",
         needs_reasoning=profile.needs_reasoning,
         model=model,
-        generation_kwargs=profile.generation_kwargs,
+        generation_kwargs_json=json.dumps(profile.generation_kwargs),
         encoding=encoding,
     )
     wire = bodies(spec, questions)
@@ -116,13 +117,14 @@ def freeze(
 
 def bodies(spec: AccuracySpec, questions: QuestionSet) -> tuple[bytes, ...]:
     """The body of every question as it goes out, in order."""
+    kwargs = json.loads(spec.generation_kwargs_json)
     return tuple(
         body_bytes(
             chat_body(
                 model=spec.model,
                 prompt=prompt,
                 max_tokens=spec.max_tokens,
-                generation_kwargs=spec.generation_kwargs,
+                generation_kwargs=kwargs,
             )
         )
         for prompt in questions.prompts(spec.template)

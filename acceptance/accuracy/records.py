@@ -67,6 +67,7 @@ class AccuracySpec(Record):
     `questions_sha256`: of `questions.jsonl`. `prompts_sha256`: over the rendered prompts, each
     followed by NUL. `bodies_sha256`: over the wire bodies, each followed by NUL.
     `indices_sha256`: of the line numbers in the source as compact JSON, None for a set of its own.
+    `generation_kwargs_json`: text, because canonical JSON would sort keys that go out in order.
     `encoding`: the files that turn messages into tokens (chat template, tokenizer, encoder).
     """
 
@@ -88,7 +89,7 @@ class AccuracySpec(Record):
     stage: Literal["chat_pipeline"]
     needs_reasoning: bool
     model: str
-    generation_kwargs: dict[str, Any]
+    generation_kwargs_json: str
     encoding: tuple[FileHash, ...]
 
 
