@@ -105,6 +105,22 @@ def test_random_chunks_over_pages_agree(case: Case, block: int, seed: int) -> No
     assert_logits_agree(logits, trace)
 
 
+@pytest.mark.deep
+@settings(QUICK, max_examples=1000)
+@given(
+    case=cases(longest=100),
+    block=st.sampled_from([2, 4, 8, 32, 128]),
+    seed=st.integers(0, 10**6),
+)
+def test_many_random_models_agree_whole_and_in_chunks(case: Case, block: int, seed: int) -> None:
+    pair = harness.pair(case.text, case.tensors())
+    trace = clear_trace(pair, case.tokens)
+
+    assert_layers_agree(pair, case.tokens, trace)
+    ends = random_ends(len(case.tokens), seed)
+    assert_logits_agree(harness.chunked(pair, case.tokens, ends, block, seed), trace)
+
+
 def test_greedy_tokens_are_the_oracles(tiny: Pair) -> None:
     assert generate(tiny.oracle, TOKENS[:21], 16).tokens == harness.greedy(tiny, TOKENS[:21], 16)
 
