@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
+from tokenizers import Tokenizer
 
 from acceptance import prompts
 from acceptance.archive import create_run_dir, hash_below, hash_file, write_once, write_record
@@ -39,7 +40,7 @@ class Frozen:
     runspec_sha256: str
     model_dir: Path
     banks: dict[str, prompts.Bank]
-    stats: dict[Path, tuple[int, int, int]]
+    stats: dict[Path, tuple[int, ...]]
 
 
 def find_profile(name: str) -> Path:
@@ -100,7 +101,7 @@ def make_banks(profile: Profile, model_dir: Path) -> dict[str, prompts.Bank]:
     load = profile.load
     path = model_dir / "tokenizer.json"
     try:
-        tokenizer = prompts.Tokenizer.from_file(str(path))
+        tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the tokenizers package raises bare Exception
         raise UsageError(f"{path}: can't load the served tokenizer: {error}") from None
     if load.banks.source == "seeded":
@@ -157,6 +158,8 @@ def _write(
             expect=profile.service.expect,
             startup_timeout_s=profile.service.startup_timeout_s,
             stop_timeout_s=profile.service.stop_timeout_s,
+            port=profile.service.port,
+            kv_tokens_min=profile.service.kv_tokens_min,
         ),
         http_timeout_ns=profile.timeouts.http_s * SECOND,
         barrier_timeout_ns=profile.timeouts.barrier_s * SECOND,
@@ -210,31 +213,44 @@ def _is_source(file: FileHash) -> bool:
     return not file.path.endswith((".pyc", ".safetensors"))
 
 
-def _stat(path: Path) -> tuple[int, int, int]:
+def _stat(path: Path) -> tuple[int, ...]:
     stat = path.stat()
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def check_frozen(frozen: Frozen) -> None:
-    """Tools, weights and inputs are still what was frozen; RunFailure names the first that is not.
-
-    A file whose inode, size and time are unchanged is taken as unchanged, all others are hashed.
-    """
-    spec = frozen.runspec
-    places = [(ROOT, spec.tools), (frozen.model_dir, spec.model), (frozen.run_dir, spec.files)]
-    for root, files in places:
-        for file in files:
-            path = root / file.path
-            try:
-                if path in frozen.stats and frozen.stats[path] == _stat(path):
-                    continue
-                same = hash_file(path, root) == file
-            except OSError:
-                same = False
-            if not same:
-                raise RunFailure("P4.2", f"{path} changed after the RunSpec was frozen")
+    """Tools, weights and inputs are still what was frozen; RunFailure names the first that isn't."""
+    changed = [*changed_files(frozen)[0], *changed_files(frozen)[1]]
+    changed += _differences(frozen, frozen.run_dir, frozen.runspec.files)
     if sha256((frozen.run_dir / "plan/runspec.json").read_bytes()) != frozen.runspec_sha256:
-        raise RunFailure("P4.2", "plan/runspec.json changed after it was frozen")
+        changed.append("plan/runspec.json")
+    if changed:
+        raise RunFailure("P4.2", f"{changed[0]} changed after the RunSpec was frozen")
+
+
+def changed_files(frozen: Frozen) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(tools and sources, files of the checkpoint) that differ from the RunSpec's hashes (P2.1)."""
+    spec = frozen.runspec
+    return (
+        tuple(_differences(frozen, ROOT, spec.tools)),
+        tuple(_differences(frozen, frozen.model_dir, spec.model)),
+    )
+
+
+def _differences(frozen: Frozen, root: Path, files: tuple[FileHash, ...]) -> list[str]:
+    """Paths that differ. A file whose inode, size and times are those at freezing is taken as
+    unchanged; all others are hashed."""
+    found = []
+    for file in files:
+        path = root / file.path
+        try:
+            if path in frozen.stats and frozen.stats[path] == _stat(path):
+                continue
+            if hash_file(path, root) != file:
+                found.append(file.path)
+        except OSError:
+            found.append(file.path)
+    return found
 
 
 def source_state(name: str) -> Source:

@@ -7,21 +7,21 @@ from pathlib import Path
 import msgspec
 
 from acceptance import metrics, probes
-from acceptance.canonical import canonical
+from acceptance.canonical import canonical, sha256
 from acceptance.client import http_request
 from acceptance.evidence import (
-    EngineWindow,
     Expected,
     LevelEvidence,
     WaveEvidence,
     Window,
     wave_evidence,
 )
-from acceptance.metrics import Expectation, LevelExpectation, Limits
+from acceptance.metrics import LevelExpectation, Limits
 from acceptance.proof import Proof
-from acceptance.protocol import CONCURRENCY, completion_body
+from acceptance.protocol import CONCURRENCY, WAVES, completion_body
 from acceptance.records import Attempt, Request, RequestFigures
 from acceptance.runspec import RunSpec
+from acceptance.steps import waves
 
 Load = Callable[[str], bytes]
 
@@ -45,8 +45,9 @@ def read_banks(run_dir: Path) -> dict[str, list[list[int]]]:
     }
 
 
-def request_bytes(runspec: RunSpec, port: int, kind: str, request: Request, prompt: list[int]
-                  ) -> bytes:
+def request_bytes(
+    runspec: RunSpec, port: int, kind: str, request: Request, prompt: list[int]
+) -> bytes:
     """The bytes that a request must have had (P3.5, P3.6)."""
     body = completion_body(
         model=runspec.profile.served_name,
@@ -61,3 +62,148 @@ def request_bytes(runspec: RunSpec, port: int, kind: str, request: Request, prom
         rank=request.rank,
         body=canonical(body),
     )
+
+
+def level_expectation(
+    run_dir: Path, runspec: RunSpec, attempt: Attempt, earlier: Sequence[Attempt]
+) -> LevelExpectation:
+    """What the attempt had to be, from the frozen files."""
+    banks = read_banks(run_dir)
+    port = _port(run_dir, attempt)
+    return LevelExpectation(
+        concurrency=CONCURRENCY[attempt.level],
+        prompts=banks,
+        output_tokens=_output_tokens(runspec),
+        request=lambda kind, request: request_bytes(
+            runspec, port, kind, request, banks[kind][request.slot]
+        ),
+        limits=Limits(
+            send_skew_ns=runspec.profile.limits.send_skew_ns,
+            stall_ns=runspec.profile.limits.stall_ns,
+        ),
+        waves=waves(runspec.profile.rounds, attempt.round),
+        salts=_salts(earlier),
+    )
+
+
+def _output_tokens(runspec: RunSpec) -> dict[str, int]:
+    return {kind: getattr(runspec.profile, kind).output_tokens for kind in WAVES}
+
+
+def _port(run_dir: Path, attempt: Attempt) -> int:
+    """The port of the service that the attempt ran on; 0, which no request has, if unknown."""
+    try:
+        path = run_dir / "results" / attempt.round / "service/command.json"
+        return int(json.loads(path.read_bytes())["port"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def _salts(attempts: Sequence[Attempt]) -> tuple[str, ...]:
+    return tuple(r.cache_salt for a in attempts for wave in a.waves for r in wave.requests)
+
+
+def level_evidence(
+    run_dir: Path,
+    runspec: RunSpec,
+    attempt: Attempt,
+    earlier: Sequence[Attempt],
+    *,
+    previous_valid: bool | None,
+) -> LevelEvidence:
+    """Everything that the rules read about one attempt; what no file says is None."""
+    load = loader(run_dir, attempt)
+    proofs = [_proof(load, name) for name in attempt.identity]
+    known = [proof for proof in proofs if proof is not None]
+    first, last = (known[0], known[-1]) if len(known) >= 2 else (None, None)
+    return LevelEvidence(
+        round=attempt.round,
+        level=attempt.level,
+        attempt=attempt.attempt,
+        previous_valid=previous_valid,
+        previous=attempt.previous,
+        previous_reason=attempt.reason,
+        expected=_expected(run_dir, runspec, attempt),
+        waves=_waves(run_dir, runspec, attempt, earlier),
+        salts_before=_salts(earlier),
+        windows=_windows(load, attempt),
+        process_starts=tuple(proof.process_start for proof in known) or None,
+        kv_tokens=last.kv_tokens if last else None,
+        settings=last.settings if last else None,
+        identity_before=first.identity if first else None,
+        identity_after=last.identity if last else None,
+        is_healthy_after=last.is_healthy if last else None,
+        edge_reads=len(attempt.metrics),
+        window_reads=0,
+        observer_cost_ns=last.observer_cost_ns if last else None,
+        is_profiler_on=last.is_profiler_on if last else None,
+        fused_mc2_calls=None,
+        flashcomm_calls=None,
+        paths_claimed=(),
+        path_calls=None,
+        deployed_differences=last.deployed_differences if last else None,
+        weights_differences=last.weights_differences if last else None,
+        device_problems=last.device_problems if last else None,
+        host=last.host if last else None,
+    )
+
+
+def _proof(load: Load, name: str) -> Proof | None:
+    try:
+        return msgspec.json.decode(load(name), type=Proof)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _expected(run_dir: Path, runspec: RunSpec, attempt: Attempt) -> Expected:
+    profile = runspec.profile
+    count = CONCURRENCY[attempt.level]
+    prompts = {
+        kind: tuple(sha256(canonical(prompt)) for prompt in bank[:count])
+        for kind, bank in read_banks(run_dir).items()
+    }
+    return Expected(
+        concurrency=count,
+        waves=waves(profile.rounds, attempt.round),
+        input_tokens=profile.measured.input_tokens,
+        output_tokens=_output_tokens(runspec),
+        data_parallel_size=profile.data_parallel_size,
+        prompts=prompts,
+        http_timeout_ns=runspec.http_timeout_ns,
+        barrier_timeout_ns=runspec.barrier_timeout_ns,
+        send_skew_ns=profile.limits.send_skew_ns,
+        stall_ns=profile.limits.stall_ns,
+        kv_tokens_min=runspec.service.kv_tokens_min,
+        settings=runspec.service.expect,
+        identity={},
+        worker_count=profile.data_parallel_size,
+    )
+
+
+def _waves(
+    run_dir: Path, runspec: RunSpec, attempt: Attempt, earlier: Sequence[Attempt]
+) -> tuple[WaveEvidence, ...]:
+    load = loader(run_dir, attempt)
+    expected = level_expectation(run_dir, runspec, attempt, earlier)
+    found = []
+    for wave in attempt.waves:
+        figures: dict[int, RequestFigures] = {}
+        codes: dict[int, tuple[str, ...]] = {}
+        for request in wave.requests:
+            judged, reasons = metrics.judge_stored(wave.kind, request, load, expected)
+            codes[request.slot] = tuple(sorted(reasons))
+            if judged is not None:
+                figures[request.slot] = judged
+        found.append(wave_evidence(wave, figures, codes))
+    return tuple(found)
+
+
+def _windows(load: Load, attempt: Attempt) -> tuple[Window, ...] | None:
+    """One window between each two neighbouring snapshots; None where none can be read."""
+    try:
+        snapshots = [probes.snapshot(load(name)) for name in attempt.metrics]
+    except (OSError, ValueError):
+        return None
+    kinds = [wave.kind for wave in attempt.waves]
+    edges = zip(kinds, snapshots, snapshots[1:], strict=False)
+    return tuple(probes.window(kind, before, after) for kind, before, after in edges)

@@ -4,8 +4,11 @@ The validator does all of it again, from the same files and with none of this co
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+
+import msgspec
 
 from acceptance import exact, metrics, validity, verdict
 from acceptance.gather import level_evidence, level_expectation, loader
@@ -17,24 +20,62 @@ from acceptance.runspec import RunSpec
 from acceptance.validity import Finding
 
 
-def judge_attempt(
-    run_dir: Path, runspec: RunSpec, attempt: Attempt, earlier: Sequence[Attempt]
-) -> tuple[LevelFigures, tuple[Finding, ...]]:
-    """Findings of every validity rule on one attempt, and its figures.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One attempt, what every validity rule found on it, and its figures."""
 
-    `earlier`: the attempts of this run before it, in their order. A level with any code is invalid
-    (P4.1); the findings say why.
+    attempt: Attempt
+    figures: LevelFigures
+    findings: tuple[Finding, ...]
+
+
+def judge_attempt(
+    run_dir: Path, runspec: RunSpec, attempt: Attempt, before: Sequence[Judged]
+) -> Judged:
+    """Apply every rule to one attempt. A level with any code is invalid (P4.1).
+
+    `before`: the attempts of this run before it, in their order.
     """
-    load = loader(run_dir, attempt)
+    earlier = [one.attempt for one in before]
+    previous = [
+        one.figures.valid
+        for one in before
+        if (one.attempt.round, one.attempt.level) == (attempt.round, attempt.level)
+    ]
     expected = level_expectation(run_dir, runspec, attempt, earlier)
-    parsed = metrics.judge_level(attempt, load, expected)
-    evidence = level_evidence(run_dir, runspec, attempt, earlier)
-    findings = validity.examine(evidence, runspec.profile.rules)
-    codes = {*parsed.invalid, *validity.level_codes(findings)}
-    figures = metrics.level_figures(
-        attempt.round, attempt.level, attempt.attempt, parsed.requests, codes
+    parsed = metrics.judge_level(attempt, loader(run_dir, attempt), expected)
+    evidence = level_evidence(
+        run_dir, runspec, attempt, earlier, previous_valid=previous[-1] if previous else None
     )
-    return figures, findings
+    findings = validity.examine(evidence, runspec.profile.rules)
+    figures = metrics.level_figures(
+        attempt.round,
+        attempt.level,
+        attempt.attempt,
+        parsed.requests,
+        {*parsed.invalid, *validity.level_codes(findings)},
+    )
+    return Judged(attempt=attempt, figures=figures, findings=findings)
+
+
+def judge_run(run_dir: Path, runspec: RunSpec) -> tuple[Judged, ...]:
+    """Every stored attempt in the order in which they were made."""
+    judged: list[Judged] = []
+    for round_name in ROUNDS:
+        for level in runspec.profile.levels:
+            directory = run_dir / "results" / round_name / level
+            for number in range(1, runspec.profile.attempts_max + 1):
+                path = directory / f"attempt-{number}" / "attempt.json"
+                if path.is_file():
+                    attempt = msgspec.json.decode(path.read_bytes(), type=Attempt)
+                    judged.append(judge_attempt(run_dir, runspec, attempt, judged))
+    return tuple(judged)
+
+
+def newest(judged: Iterable[Judged]) -> tuple[LevelFigures, ...]:
+    """The attempt that counts for each level of each round: the last one."""
+    last = {(one.attempt.round, one.attempt.level): one.figures for one in judged}
+    return tuple(last.values())
 
 
 def figures(

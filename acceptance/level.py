@@ -1,4 +1,4 @@
-"""One attempt of one level: waves, proofs and snapshots at their edges, and its record (P3, P4.1)."""
+"""One attempt of one level: its waves, what is proved at their edges, and its record (P3, P4.1)."""
 
 import secrets
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from acceptance import archive
 from acceptance.canonical import canonical
 from acceptance.client import WaveClient, WaveRequest, WaveSpec, prompt_sha256
+from acceptance.edges import Edges
 from acceptance.errors import RunFailure
 from acceptance.freeze import Frozen
 from acceptance.live import View
@@ -32,7 +33,7 @@ class LevelRunner:
         level: str,
         number: int,
         previous: Attempt | None,
-        reasons: tuple[str, ...],
+        reason: str,
     ) -> Attempt:
         """Run the level once and write `attempt.json`, whatever happens on the way.
 
@@ -40,10 +41,10 @@ class LevelRunner:
         """
         directory = self.frozen.run_dir / "results" / round_name / level / f"attempt-{number}"
         directory.mkdir(parents=True)
-        edges = _Edges(service, directory)
+        edges = Edges(self.frozen, service, directory)
         done: list[Wave] = []
-        edges.identity()
         edges.metrics()
+        edges.proof()
         try:
             for kind in waves(self.frozen.runspec.profile.rounds, round_name):
                 self._wave(service, f"{round_name} {level} {kind}", kind, level, directory, done)
@@ -51,7 +52,7 @@ class LevelRunner:
                 if done[-1].aborted:
                     break
         finally:
-            edges.identity()
+            edges.proof()
             attempt = Attempt(
                 schema=SCHEMA,
                 run_id=self.frozen.runspec.run_id,
@@ -62,9 +63,9 @@ class LevelRunner:
                 service_id=service.service_id,
                 waves=tuple(done),
                 metrics=tuple(edges.metrics_files),
-                identity=tuple(edges.identity_files),
+                identity=tuple(edges.proof_files),
                 previous=f"attempt-{previous.attempt}" if previous else None,
-                reason=", ".join(reasons) or None,
+                reason=reason or None,
             )
             archive.write_record(directory / "attempt.json", attempt)
         return attempt

@@ -213,6 +213,8 @@ class LevelExpectation:
     output_tokens: for each kind of wave.
     request: the bytes that a request of a kind must have had.
     salts: cache salts used in the run before this attempt (P3.6).
+    waves: kinds of the waves in their order; a second round on one service start has no warm-up
+        (P3.1).
     """
 
     concurrency: int
@@ -221,6 +223,7 @@ class LevelExpectation:
     request: Callable[[str, Request], bytes]
     limits: Limits
     salts: Collection[str] = ()
+    waves: tuple[str, ...] = WAVES
 
 
 def judge_level(
@@ -238,16 +241,17 @@ def judge_level(
     figures: list[RequestFigures] = []
     for wave in attempt.waves:
         for request in wave.requests:
-            judged, reasons = _judge_stored(wave.kind, request, load, expected)
+            judged, reasons = judge_stored(wave.kind, request, load, expected)
             codes |= reasons
             if judged is not None and wave.kind == "measured":
                 figures.append(judged)
     return level_figures(attempt.round, attempt.level, attempt.attempt, figures, codes)
 
 
-def _judge_stored(
+def judge_stored(
     kind: str, request: Request, load: Callable[[str], bytes], expected: LevelExpectation
 ) -> Judged:
+    """Judge one request of an attempt from its files, which `load` gives by name."""
     if not 0 <= request.slot < expected.concurrency:
         return None, frozenset()  # `wave-count` says it; there is no prompt to compare with.
     return judge_request(
@@ -290,7 +294,9 @@ def level_codes(
 ) -> set[str]:
     """Codes of the waves of an attempt as a whole, without those of single requests."""
     codes: set[str] = set()
-    if tuple(wave.kind for wave in attempt.waves) != WAVES or not _follow(attempt.waves, load):
+    if tuple(wave.kind for wave in attempt.waves) != expected.waves or not _follow(
+        attempt.waves, load
+    ):
         codes.add("wave-order")
     for wave in attempt.waves:
         codes |= wave_codes(wave, expected)

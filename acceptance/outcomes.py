@@ -7,13 +7,14 @@ plugin sees red, never green.
 from typing import NoReturn
 
 import pytest
+from _pytest.outcomes import Failed, Skipped
 
 
-class Inconclusive(pytest.fail.Exception):
+class Inconclusive(Failed):
     """Evidence is missing, invalid or contradictory: nothing can be said."""
 
 
-class NotRun(pytest.skip.Exception):
+class NotRun(Skipped):
     """The check was not tried, for a stated reason."""
 
 

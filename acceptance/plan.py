@@ -10,7 +10,7 @@ from acceptance.protocol import WORST_FIRST, Verdict
 from acceptance.records import Record
 
 
-class Outcome(Record):
+class Outcome(Record, frozen=True, kw_only=True):
     """How one test ended: the worst of its phases, with the reason of that phase."""
 
     test: str

@@ -19,7 +19,7 @@ from acceptance.records import Record
 MS = 1_000_000
 
 
-class Model(Record):
+class Model(Record, frozen=True, kw_only=True):
     """The checkpoint that is served.
 
     `build` makes it where it is missing (empty: it must exist); it may hold {python} and {model}.
@@ -33,11 +33,12 @@ class Model(Record):
     build_sources: tuple[str, ...] = ()
 
 
-class Service(Record):
+class Service(Record, frozen=True, kw_only=True):
     """How the service is started. `argv` may hold {python}, {model} and {port}.
 
     `environment` is all that the service gets, beside the variables named in `inherit`.
-    `expect` maps a key of the effective configuration to its value (P2.2).
+    `expect` maps a key of the effective configuration to its value (P2.2). `port`: a fixed one
+    for hosts that want it; else a free one is chosen. `kv_tokens_min`: of each rank (P2.3).
     """
 
     argv: tuple[str, ...]
@@ -48,16 +49,17 @@ class Service(Record):
     stop_timeout_s: int
     kv_tokens_min: int
     expect: dict[str, str | int | bool]
+    port: int | None = None
 
 
-class Size(Record):
+class Size(Record, frozen=True, kw_only=True):
     """Tokens in and out of one request."""
 
     input_tokens: int
     output_tokens: int
 
 
-class Banks(Record):
+class Banks(Record, frozen=True, kw_only=True):
     """P3.4: where the prompts come from, and the SHA-256 that each bank must have."""
 
     source: Literal["seeded", "gsm8k-train"]
@@ -66,7 +68,7 @@ class Banks(Record):
     measured_sha256: str | None = None
 
 
-class Load(Record):
+class Load(Record, frozen=True, kw_only=True):
     """P3.2, P3.3: levels and sizes. `attempts_max` counts attempts of one level (P3.7)."""
 
     levels: tuple[str, ...]
@@ -76,21 +78,21 @@ class Load(Record):
     banks: Banks
 
 
-class Timeouts(Record):
+class Timeouts(Record, frozen=True, kw_only=True):
     """P3.6, frozen in the RunSpec."""
 
     http_s: int
     barrier_s: int
 
 
-class Limits(Record):
+class Limits(Record, frozen=True, kw_only=True):
     """Above these the client itself spoils a level; declared before, never loosened."""
 
     send_skew_ns: int
     stall_ns: int
 
 
-class Scopes(Record):
+class Scopes(Record, frozen=True, kw_only=True):
     """`planned`, or why this profile does not claim the scope."""
 
     performance: str
@@ -98,7 +100,7 @@ class Scopes(Record):
     function: str
 
 
-class Profile(Record):
+class Profile(Record, frozen=True, kw_only=True):
     """One kind of machine and one load. See the fields' own records for units."""
 
     schema: int

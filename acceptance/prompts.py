@@ -24,7 +24,7 @@ THINGS = ("apples", "books", "candles", "drums", "eggs", "flags", "globes", "hat
 PLACES = ("market", "school", "station", "garden", "library", "harbour", "bakery", "museum")
 
 
-class BankHash(Record):
+class BankHash(Record, frozen=True, kw_only=True):
     """Hash of a whole bank and of the subset (its first C prompts) of each level."""
 
     sha256: str
@@ -33,7 +33,7 @@ class BankHash(Record):
     subsets: dict[str, str]
 
 
-class Release(Record):
+class Release(Record, frozen=True, kw_only=True):
     """`plan/release.json`: inputs and client form one release, whose references are checked."""
 
     schema: int

@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from acceptance.errors import RunFailure, UsageError
+from acceptance.freeze import find_profile
 from acceptance.outcomes import Inconclusive
 from acceptance.plan import Outcome, fold, parse_plan, worse
 from acceptance.protocol import EXIT_STATUS, Verdict
-from acceptance.freeze import find_profile
 
 if TYPE_CHECKING:
     from acceptance.session import GateSession
+
+_last: list[str] = []
 
 book_key = pytest.StashKey["VerdictBook"]()
 gate_key = pytest.StashKey["GateSession"]()
@@ -207,6 +209,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = EXIT_STATUS[book.result.verdict]
 
 
+def last_line() -> str:
+    """The verdict line of the session that ended last in this process; empty if there is none."""
+    return _last[-1] if _last else ""
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     book = config.stash[book_key]
     open_ends = [o for o in book.outcomes.values() if o.verdict is not Verdict.PASS]
@@ -218,5 +225,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     gate = config.stash.get(gate_key, None)
     if gate is not None and gate.is_frozen:
         gate.say_last(terminalreporter.line)
+        _last.append(gate.last_line)
     elif book.result is not None:
         terminalreporter.line(f"{book.result.verdict} - {book.result.reason}")

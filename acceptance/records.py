@@ -16,7 +16,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Base of everything that touches a disk."""
 
 
-class FileHash(Record):
+class FileHash(Record, frozen=True, kw_only=True):
     """One file as it was: `path` is relative to what the list says, `size` in bytes."""
 
     path: str
@@ -24,7 +24,7 @@ class FileHash(Record):
     sha256: str
 
 
-class Request(Record):
+class Request(Record, frozen=True, kw_only=True):
     """One request of a wave: what was sent, when, and where its raw bytes lie.
 
     Times are ns after the wave's origin. `start_ns` is taken immediately before connect(),
@@ -47,7 +47,7 @@ class Request(Record):
     reads: str
 
 
-class ClientReport(Record):
+class ClientReport(Record, frozen=True, kw_only=True):
     """What the client says of itself for one wave: the evidence that it did not disturb."""
 
     pid: int
@@ -62,7 +62,7 @@ class ClientReport(Record):
     barrier_wait_ns: int
 
 
-class Wave(Record):
+class Wave(Record, frozen=True, kw_only=True):
     """C requests that passed one barrier (P3.6). `origin_ns` is perf_counter_ns as a decimal
     string, because canonical JSON ends at 2^53-1."""
 
@@ -74,7 +74,7 @@ class Wave(Record):
     aborted: str | None
 
 
-class Attempt(Record):
+class Attempt(Record, frozen=True, kw_only=True):
     """One execution of a whole level, warm-up included: `attempt.json`.
 
     `metrics` names the snapshot files of /metrics at the window edges, in order: before the
@@ -96,7 +96,7 @@ class Attempt(Record):
     reason: str | None
 
 
-class RequestFigures(Record):
+class RequestFigures(Record, frozen=True, kw_only=True):
     """P4.0 for one request. Exact: ns and rationals of ns."""
 
     slot: int
@@ -113,7 +113,7 @@ class RequestFigures(Record):
     token_ids_sha256: str
 
 
-class LevelFigures(Record):
+class LevelFigures(Record, frozen=True, kw_only=True):
     """One level of one round, from its newest attempt. `invalid` holds reason codes, sorted."""
 
     round: str
@@ -125,7 +125,7 @@ class LevelFigures(Record):
     mean_tpot_ns: str | None
 
 
-class ScopeVerdict(Record):
+class ScopeVerdict(Record, frozen=True, kw_only=True):
     """The verdict of one scope with the rule that decided it."""
 
     scope: Literal["performance", "accuracy", "function"]
@@ -134,7 +134,7 @@ class ScopeVerdict(Record):
     reason: str
 
 
-class Figures(Record):
+class Figures(Record, frozen=True, kw_only=True):
     """`results/figures.json` (live) and `validator/recomputation.json` (recomputed).
 
     The two must agree in everything but the wording of `ScopeVerdict.reason`.
@@ -150,7 +150,7 @@ class Figures(Record):
     verdict: Literal["PASS", "FAIL", "INCONCLUSIVE", "NOT_RUN"]
 
 
-class Manifest(Record):
+class Manifest(Record, frozen=True, kw_only=True):
     """`manifest.json`: every file of the archive but itself and `manifest.sha256`."""
 
     schema: int

@@ -7,14 +7,14 @@ from acceptance.profile import Profile, Size
 from acceptance.records import FileHash, Record
 
 
-class RunLimits(Record):
+class RunLimits(Record, frozen=True, kw_only=True):
     """Limits of the client's own disturbance, ns."""
 
     send_skew_ns: int
     stall_ns: int
 
 
-class RunProfile(Record):
+class RunProfile(Record, frozen=True, kw_only=True):
     """The part of the profile that a verdict depends on; the whole is `plan/profile.toml`."""
 
     name: str
@@ -30,8 +30,9 @@ class RunProfile(Record):
     rules: dict[str, str]
 
 
-class ServiceCommand(Record):
-    """How each service is started: argv with placeholders, and its whole environment."""
+class ServiceCommand(Record, frozen=True, kw_only=True):
+    """How each service is started: argv with placeholders, its whole environment, and its port
+    (None: a free one)."""
 
     argv: tuple[str, ...]
     environment: dict[str, str]
@@ -39,9 +40,11 @@ class ServiceCommand(Record):
     expect: dict[str, str | int | bool]
     startup_timeout_s: int
     stop_timeout_s: int
+    port: int | None
+    kv_tokens_min: int
 
 
-class Source(Record):
+class Source(Record, frozen=True, kw_only=True):
     """Identity of a version of the product: commit, and whether the tree differs from it."""
 
     name: str
@@ -49,7 +52,7 @@ class Source(Record):
     dirty: bool | None
 
 
-class RunSpec(Record):
+class RunSpec(Record, frozen=True, kw_only=True):
     """`plan/runspec.json`. Lists of files: `files` relative to the run directory, `tools` to the
     repository, `model` to the checkpoint directory. Times in ns, ratios as "n/d"."""
 

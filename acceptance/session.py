@@ -4,7 +4,6 @@ The tests ask for steps; the session takes what comes before, keeps what a step 
 stops the service in every exit path.
 """
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ import msgspec
 
 from acceptance import archive, freeze, judge
 from acceptance.errors import RunFailure
+from acceptance.gather import attempt_dir
 from acceptance.level import LevelRunner
 from acceptance.live import View
 from acceptance.outcomes import fail, inconclusive, not_run
@@ -26,8 +26,6 @@ from acceptance.report import write_report
 from acceptance.rounds import Rounds
 from acceptance.runspec import RunSpec
 from acceptance.steps import outlives_failure, steps
-
-PROGRESS = "gate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +54,7 @@ class GateSession:
         self.is_frozen = False
         self.console: Any = None
         self.results: dict[str, StepResult] = {}
+        self.judged: list[judge.Judged] = []
         self.failure: StepResult | None = None
         self.last_line = ""
         self.report: Path | None = None
@@ -105,9 +104,7 @@ class GateSession:
         try:
             return self._action(step)()
         except RunFailure as error:
-            result = StepResult(
-                verdict=Verdict.INCONCLUSIVE, rule=error.rule, reason=error.reason
-            )
+            result = StepResult(verdict=Verdict.INCONCLUSIVE, rule=error.rule, reason=error.reason)
         except OSError as error:
             result = StepResult(
                 verdict=Verdict.INCONCLUSIVE, rule="P6.1", reason=f"the archive: {error}"
@@ -140,22 +137,28 @@ class GateSession:
 
     def _level(self, round_name: str, level: str) -> StepResult:
         """P3.7: an invalid attempt may be repeated, whole, on the same, still valid service."""
+        service = self.rounds.services[round_name]
         previous: Attempt | None = None
-        codes: tuple[str, ...] = ()
+        why = ""
         for number in range(1, self.runspec.profile.attempts_max + 1):
             freeze.check_frozen(self.frozen)
-            attempt = self.level_runner.run(
-                self.rounds.service(round_name), round_name, level, number, previous, codes
-            )
-            codes = judge.judge_attempt(self.frozen, attempt).invalid
-            if not codes:
+            attempt = self.level_runner.run(service, round_name, level, number, previous, why)
+            one = judge.judge_attempt(self.frozen.run_dir, self.runspec, attempt, self.judged)
+            self._keep(one)
+            if one.figures.valid:
+                self.rounds.prove(round_name)
                 return _passed()
-            self.view.say(f"{round_name} {level}: attempt {number} invalid: {', '.join(codes)}")
-            if not self.rounds.is_valid(round_name):
-                raise RunFailure("P4.1", f"{round_name} {level}: {', '.join(codes)}")
+            why = ", ".join(one.figures.invalid)
+            self.view.say(f"{round_name} {level}: attempt {number} is invalid: {why}")
             previous = attempt
-        raise RunFailure("P3.7", f"{round_name} {level}: {number} attempts invalid, last: "
-                         + ", ".join(codes))
+            self.rounds.prove(round_name)
+        raise RunFailure("P3.7", f"{round_name} {level}: no valid attempt of {number}: {why}")
+
+    def _keep(self, one: judge.Judged) -> None:
+        """Remember an attempt and write down what each validity rule found."""
+        self.judged.append(one)
+        path = attempt_dir(self.frozen.run_dir, one.attempt) / "findings.json"
+        archive.write_record(path, one.findings)
 
     def _performance(self) -> StepResult:
         figures = self._figures()
@@ -178,7 +181,10 @@ class GateSession:
         path = self.frozen.run_dir / "results/figures.json"
         if path.exists():
             return msgspec.json.decode(path.read_bytes(), type=Figures)
-        figures = judge.figures(self.frozen, judge.attempts(self.frozen.run_dir))
+        stopped = [f"{self.failure.rule}: {self.failure.reason}"] if self.failure else []
+        figures = judge.figures(
+            self.runspec, self.frozen.runspec_sha256, judge.newest(self.judged), stopped
+        )
         archive.write_record(path, figures)
         return figures
 
@@ -188,13 +194,10 @@ class GateSession:
         self._figures()
         run_dir = self.frozen.run_dir
         done = subprocess.run(
-            [sys.executable, "-I", str(run_dir / "validator"), "--recompute", str(run_dir)],
+            [sys.executable, "-I", "-B", str(run_dir / "validator"), "--recompute", str(run_dir)],
             capture_output=True,
             text=True,
             check=False,
-        )
-        (run_dir / "validator" / "__pycache__").exists() and shutil.rmtree(
-            run_dir / "validator" / "__pycache__"
         )
         if done.returncode:
             raise RunFailure("P6.2", f"the validator: {(done.stdout + done.stderr).strip()}")
@@ -203,7 +206,6 @@ class GateSession:
     def close(self) -> None:
         """Nothing is left running, whatever happened."""
         if self.is_frozen:
-            self.level_runner.close()
             self._stop_quietly()
 
     def finish(self, outcomes: Mapping[str, Outcome], *, interrupted: bool) -> Outcome:
@@ -242,20 +244,29 @@ class GateSession:
         archive.write_record(run_dir / "results/outcomes.json", ordered)
         archive.write_record(
             run_dir / "results/verdict.json",
-            {"schema": SCHEMA, "run_id": spec.run_id, "verdict": result.verdict,
-             "reason": result.reason, "line": self.last_line},
+            {
+                "schema": SCHEMA,
+                "run_id": spec.run_id,
+                "verdict": result.verdict,
+                "reason": result.reason,
+                "line": self.last_line,
+            },
         )
         self.report = write_report(
-            run_dir, spec, figures, judge.attempts(run_dir), ordered, self.last_line,
+            run_dir,
+            spec,
+            figures,
+            [one.attempt for one in self.judged],
+            ordered,
+            self.last_line,
             self.frozen.profile.notes,
         )
         archive.seal(run_dir, spec.run_id, self.frozen.runspec_sha256)
 
     def say_last(self, line: Callable[[str], None]) -> None:
-        """The report's path, then the verdict line (design of the command's output)."""
+        """Where the report lies; the verdict line comes after everything else."""
         if self.report:
             line(f"report: {self.report}")
-        line(self.last_line)
 
 
 def _passed() -> StepResult:

@@ -6,7 +6,10 @@ from acceptance.protocol import ROUNDS
 
 
 def steps(
-    rounds: Literal["restart", "same-service"], levels: tuple[str, ...], *, is_accuracy_planned: bool
+    rounds: Literal["restart", "same-service"],
+    levels: tuple[str, ...],
+    *,
+    is_accuracy_planned: bool,
 ) -> tuple[str, ...]:
     """All steps in their order.
 

@@ -12,7 +12,7 @@ from acceptance.evidence import (
     rule,
     settle,
 )
-from acceptance.protocol import WAVES, data_parallel_rank
+from acceptance.protocol import data_parallel_rank
 
 
 def _windows(evidence: LevelEvidence) -> Iterator[tuple[str, Window]]:
@@ -32,7 +32,7 @@ def _unread(evidence: LevelEvidence) -> list[str]:
         return ["the counters were not read"]
     unknown = []
     wanted = set(range(evidence.expected.data_parallel_size))
-    for kind in WAVES:
+    for kind in evidence.expected.waves:
         windows = [window for window in evidence.windows if window.kind == kind]
         if len(windows) != 1:
             unknown.append(f"{kind}: {len(windows)} windows of counters")
@@ -62,17 +62,15 @@ def _counter(
     return settle(invalid, unknown, fine, codes)
 
 
-@rule("metrics", "P2.4a", "windows edge_reads", recomputable=True)
+@rule("metrics", "P2.4a", "windows edge_reads expected", recomputable=True)
 def metrics(evidence: LevelEvidence) -> Checked:
-    """The counters were read at the three edges of the windows."""
+    """The counters were read at every edge of the windows."""
     unknown = _unread(evidence)
     if evidence.edge_reads is None:
         unknown.append("the number of reads at the edges is unknown")
-    elif evidence.edge_reads != len(WAVES) + 1:
-        unknown.append(f"{evidence.edge_reads} reads at the edges, not {len(WAVES) + 1}")
-    return settle(
-        [], unknown, "counters read at all three edges", unknown_codes=("metrics-missing",)
-    )
+    elif evidence.edge_reads != (edges := len(evidence.expected.waves) + 1):
+        unknown.append(f"{evidence.edge_reads} reads at the edges, not {edges}")
+    return settle([], unknown, "counters read at every edge", unknown_codes=("metrics-missing",))
 
 
 @rule("foreign-traffic", "P2.5", "windows expected", recomputable=True)

@@ -18,7 +18,9 @@ def _svg(figure: Figure) -> bytes:
     """The same figure gives the same bytes: fixed hash salt, no date."""
     buffer = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "dsv41", "svg.fonttype": "none"}):
-        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
+        FigureCanvasSVG(figure).print_svg(  # type: ignore[no-untyped-call]
+            buffer, metadata={"Date": None}
+        )
     return buffer.getvalue()
 
 

@@ -94,6 +94,7 @@ def evidence(**changes: Any) -> LevelEvidence:
         "previous_reason": None,
         "expected": Expected(
             concurrency=4,
+            waves=("warmup", "measured"),
             input_tokens=128,
             output_tokens=OUTPUT_TOKENS,
             data_parallel_size=2,
