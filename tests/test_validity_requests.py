@@ -190,6 +190,7 @@ CASES = [
                                          last_token_ns=30, end_ns=30), "valid", None),
     ("clock", "first-before-sent", _with_request(first_ns=29), "invalid", "clock"),
     ("clock", "end-before-last", _with_request(end_ns=7999), "invalid", "clock"),
+    ("clock", "at-the-origin", _with_request(start_ns=0), "valid", None),
     ("clock", "negative", _with_request(start_ns=-1), "invalid", "clock"),
     ("clock", "unknown", _with_request(first_ns=None), "unknown", "clock-unknown"),
     ("stream-framing", "no-done", _with_request(codes=("no-done",)), "invalid", "no-done"),
