@@ -227,6 +227,15 @@ def test_a_level_is_a_warm_up_and_a_measured_wave(waves):
     assert ("wave-order",) == judge(changed, files).invalid
 
 
+@pytest.mark.rule("P3.1")
+def test_a_second_round_on_one_service_start_is_a_measured_wave_alone():
+    attempt, files = level()
+    measured = msgspec.structs.replace(attempt, waves=attempt.waves[1:])
+
+    assert () == judge(measured, files, waves=("measured",)).invalid
+    assert ("wave-order",) == judge(attempt, files, waves=("measured",)).invalid
+
+
 @pytest.mark.parametrize(
     ("origin", "expected"), [("10000", ()), ("9999", ("wave-order",))], ids=["after", "before"]
 )
