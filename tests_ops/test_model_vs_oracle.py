@@ -198,8 +198,24 @@ def test_a_mixed_batch_gives_each_request_its_own_logits(seed: int, block: int) 
             done[r] += len(logits)
 
     for r, sequence in enumerate(sequences):
-        expected = forward(pair.oracle, sequence).logits
+        expected = clear_trace(pair, sequence).logits
         assert (torch.cat(parts[r]) - expected).abs().max() < TOLERANCE
+
+
+def test_a_rectangle_as_large_as_the_step_is_not_the_step(tiny: Pair) -> None:
+    """New tokens 1, 6, 10, 1: the rectangle of the short ones is 3 x 6, as many as all tokens."""
+    sequences = {r: TOKENS[5 * r : 5 * r + 20] for r in range(4)}
+    sizes = {1: (1, 1), 3: (3, 6), 2: (1, 10), 0: (1, 1)}
+    pages = harness.Pages(tiny, 4, 64, block_size=8, seed=3)
+    for r, (done, _) in sizes.items():
+        pages.step({r: (0, sequences[r][:done])})
+
+    run = pages.step({r: (done, sequences[r][done : done + n]) for r, (done, n) in sizes.items()})
+
+    parts = run.logits.split([n for _, n in sizes.values()])
+    for (r, (done, n)), logits in zip(sizes.items(), parts, strict=True):
+        expected = forward(tiny.oracle, sequences[r][: done + n]).logits[done:]
+        assert (logits - expected).abs().max() < TOLERANCE
 
 
 _TINY: list[Pair] = []
