@@ -18,18 +18,20 @@ _LISTEN = "0A"
 
 
 class Process(NamedTuple):
-    """One line of /proc/PID/stat. `start_ticks`: clock ticks after boot at which it started."""
+    """/proc/PID/stat. `start_ticks`: clock ticks after boot at which the process started."""
 
     pid: int
     ppid: int
     session: int
     start_ticks: int
     state: str
+    threads: int
     name: str
 
     @property
     def is_running(self) -> bool:
-        return self.state not in GONE
+        """A main thread that has ended looks like a zombie while others still run."""
+        return self.state not in GONE or self.threads > 1
 
 
 def read_process(pid: int) -> Process | None:
@@ -47,6 +49,7 @@ def read_process(pid: int) -> Process | None:
         session=int(fields[3]),
         start_ticks=int(fields[19]),
         state=fields[0],
+        threads=int(fields[17]),
         name=head.partition("(")[2],
     )
 

@@ -141,6 +141,8 @@ class Warden:
     def end(self, why: str) -> None:
         """End the tree and tell it."""
         ended = end_all(self.find, self.server, self.order["stop_timeout_s"])
+        # The last one may have ended between the reaping and the look.
+        self.reap()
         status = self.statuses.get(self.server.pid) if self.server else None
         say(event="stopped", why=why, exit_status=status, **ended)
 

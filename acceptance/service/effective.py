@@ -40,15 +40,19 @@ def _setting(value: Any) -> Setting:
 
 
 def differences(
-    found: Mapping[str, Setting] | None, expected: Mapping[str, Setting]
+    found: Mapping[str, Setting] | None, expected: Mapping[str, Setting], *, is_complete: bool
 ) -> tuple[str, ...]:
-    """One line for each key that is not exactly as asked, in kind as well as in value."""
+    """One line for each key that is not exactly as asked, in kind as well as in value.
+
+    `is_complete`: what was read is the whole configuration, so that an absent key was dropped.
+    """
     if found is None:
         return ("the effective configuration can't be read back",) if expected else ()
+    absent = "the running server has no such key" if is_complete else "it can't be read back"
     lines = []
     for key, wanted in sorted(expected.items()):
         if key not in found:
-            lines.append(f"{key}: asked {wanted!r}, the running server has no such key")
+            lines.append(f"{key}: asked {wanted!r}, {absent}")
         elif type(found[key]) is not type(wanted) or found[key] != wanted:
             lines.append(f"{key}: asked {wanted!r}, in effect {found[key]!r}")
     return tuple(lines)

@@ -3,6 +3,7 @@
 import hashlib
 import subprocess
 from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ PACKAGES = (
     "numpy",
     "dsv41-acceptance",
 )
+SERVER_INFO = "server_info"
 ASK_VERSIONS = """
 import importlib.metadata as m, json, platform, sys
 found = {"python": platform.python_version()}
@@ -198,15 +200,29 @@ def differences(found: Identity, command: Command, served_name: str) -> tuple[st
         lines.append(f"port {found.port}: no process of the service listens on it")
     if found.foreign_listeners:
         lines.append(f"port {found.port}: a process that is not of the service listens on it")
-    if found.command != command.argv:
-        lines.append(f"command line: asked {command.argv}, found {found.command}")
+    lines += _command_differences(found.command, command.argv)
     if found.environment is None:
         lines.append("environment: can't be read back")
     else:
         lines += _environment_differences(found.environment, command.environment)
     if found.model is None:
         lines.append(f"model: {served_name!r} is not listed by the service")
-    return (*lines, *effective.differences(found.settings, command.expect))
+    is_complete = found.settings_source == SERVER_INFO
+    return (
+        *lines,
+        *effective.differences(found.settings, command.expect, is_complete=is_complete),
+    )
+
+
+def _command_differences(found: tuple[str, ...] | None, asked: tuple[str, ...]) -> list[str]:
+    if found is None:
+        return ["command line: can't be read back"]
+    pairs = list(zip_longest(asked, found))
+    return [
+        f"command line, argument {i}: asked {_short(pair[0])}, found {_short(pair[1])}"
+        for i, pair in enumerate(pairs)
+        if pair[0] != pair[1]
+    ][:3]
 
 
 def _environment_differences(found: Mapping[str, str], asked: Mapping[str, str]) -> list[str]:
@@ -256,7 +272,7 @@ def _settings(
     keys = tuple(spec.expect)
     config = (info or {}).get("vllm_config")
     if isinstance(config, Mapping):
-        return effective.settings(config, keys), "server_info"
+        return effective.settings(config, keys), SERVER_INFO
     try:
         announced = engine_settings(log.read_text(errors="replace"))
     except OSError:

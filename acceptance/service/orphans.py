@@ -108,7 +108,7 @@ def left_of(record: ServiceRecord) -> list[processes.Process]:
     if record.boot_id != processes.boot_id():
         return []
     server = processes.Process(
-        record.server.pid, 0, record.server.pid, record.server.start_ticks, "?", ""
+        record.server.pid, 0, record.server.pid, record.server.start_ticks, "?", 0, ""
     )
     members = [(record.warden.pid, record.warden.start_ticks)]
     found = survivors(record.service_id, server, members)

@@ -114,7 +114,7 @@ class Tree:
                 if event["event"] == "spawned":
                     ticks = event["start_ticks"] or 0
                     self.server = read_process(event["pid"]) or Process(
-                        event["pid"], self._warden.pid, event["pid"], ticks, "X", program
+                        event["pid"], self._warden.pid, event["pid"], ticks, "X", 0, program
                     )
             if self.server is None and (self._is_eof or time.monotonic() > deadline):
                 raise RunFailure("P6.7", f"{program} can't be started: its warden does not answer")
