@@ -51,6 +51,8 @@ try:
         path, how, module = named, "imported, file named", load(named)
 except ImportError as error:
     how = f"file alone ({error})"
+    if importlib.util.find_spec("ais_bench") is None:
+        sys.exit("ais_bench_benchmark is not installed there")
     base = importlib.util.find_spec("ais_bench").submodule_search_locations[0] + "/benchmark"
     for name in list(sys.modules):
         if name.partition(".")[0] in ("ais_bench", "datasets"):
@@ -158,9 +160,10 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=20261201)
     options = parser.parse_args()
+    file = str(Path(options.file).resolve()) if options.file else ""
     vectors = recorded()
     rows = [*vectors, *generated(options.seed, options.count)]
-    version, *answers = theirs(options.python, options.file, rows)
+    version, *answers = theirs(options.python, file, rows)
     name = options.evaluator or str(version["blob"])
     try:
         evaluator = gsm8k.find_evaluator(name)

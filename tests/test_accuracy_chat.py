@@ -173,6 +173,10 @@ def test_an_event_without_its_blank_line_is_no_event():
     assert "sse-malformed" not in parse(response([whole])).failed
 
 
+def test_a_stream_that_is_not_utf8_is_malformed_even_in_a_comment():
+    assert "sse-malformed" in parse(response([b": \xff\n\n", b"data: [DONE]\n\n"])).failed
+
+
 def test_line_ends_comments_and_other_separators_do_not_matter():
     text = json.dumps(frames(Reply(content="a\u2028b\u0085c"), "x")[2], ensure_ascii=False)
     lines = f": ping\r\n\r\ndata:{text}\r\rdata: [DONE]\n\n".encode()

@@ -308,7 +308,7 @@ def test_one_response_stored_twice_under_two_names_is_caught(tmp_path):
 
 
 @settings(
-    max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 @given(data=st.data())
 def test_a_planted_fault_in_the_files_never_gives_the_same_figures(tmp_path_factory, data):

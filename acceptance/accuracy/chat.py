@@ -4,12 +4,11 @@ Pure. Reasoning and content stay apart; AISBench's joined text is `gsm8k.stored_
 """
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import h11
+from acceptance.sse import DONE, frame_response, parse_json, split_events
 
 FINISHED = ("stop", "length")
 
@@ -97,76 +96,47 @@ class _State:
 
 
 def _http_body(raw: bytes, faults: set[str], *, is_ended: bool) -> bytes:
-    client = h11.Connection(h11.CLIENT)
-    client.send(h11.Request(method="POST", target="/", headers=[("host", "x")]))
-    client.send(h11.EndOfMessage())
-    body = bytearray()
-    is_eof_told = False
-    try:
-        if raw:  # To h11 no bytes are the end of the connection.
-            client.receive_data(raw)
-        while True:
-            event = client.next_event()
-            if isinstance(event, h11.Response) and event.status_code != 200:
-                faults.add("http-status")
-            elif isinstance(event, h11.Data):
-                body += event.data
-            elif isinstance(event, h11.EndOfMessage):
-                if client.trailing_data[0]:
-                    faults.add("http-framing")
-                return bytes(body)
-            elif event is h11.NEED_DATA and is_ended and not is_eof_told:
-                is_eof_told = True
-                client.receive_data(b"")
-            elif event is h11.NEED_DATA or isinstance(event, h11.ConnectionClosed):
-                faults.add("early-eof")
-                return bytes(body)
-            elif event is h11.PAUSED:
-                faults.add("http-framing")
-                return bytes(body)
-    except h11.RemoteProtocolError:
-        faults.add("early-eof" if is_eof_told else "http-framing")
-        return bytes(body)
+    counts = [len(raw)] if raw else []
+    response = frame_response(raw, [*counts, 0] if is_ended else counts)
+    if response.status is not None and response.status != 200:
+        faults.add("http-status")
+    if response.problem is not None:
+        faults.add(response.problem)
+    elif response.end_read is None:
+        faults.add("early-eof")
+    return response.body
 
 
-def _events(body: bytes, faults: set[str]) -> list[str]:
-    """The data of each event. An event ends with a blank line; one that does not is no event."""
-    try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError as error:
+def _events(body: bytes, faults: set[str]) -> list[bytes]:
+    events, is_unfinished = split_events(body)
+    if is_unfinished or not _is_utf8(body):
         faults.add("sse-malformed")
-        text = body[: error.start].decode("utf-8")
-    events: list[str] = []
-    data: list[str] = []
-    lines = re.split("\r\n|\n|\r", text.removeprefix("\ufeff"))
-    # After the last line end stands no line: it takes two to end an event.
-    for line in lines[:-1]:
-        name, _, value = line.partition(":")
-        if not line and data:
-            events.append("\n".join(data))
-            data = []
-        elif name == "data":
-            data.append(value.removeprefix(" "))
-    if data or lines[-1]:
-        faults.add("sse-malformed")
-    return events
+    return [event.data for event in events]
 
 
-def _take(state: _State, data: str) -> None:
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _take(state: _State, data: bytes) -> None:
     if state.is_done:
         state.faults.add("after-done")
         return
-    if data == "[DONE]":
+    if data == DONE:
         state.is_done = True
         return
     try:
-        frame = json.loads(data)
-    except (ValueError, RecursionError):
+        frame = parse_json(data)
+    except ValueError:
         frame = None
     if not isinstance(frame, dict):
         state.faults.add("sse-malformed")
         return
-    if frame.get("error") is not None:
+    if frame.get("error") is not None or frame.get("object") == "error":
         state.faults.add("error-frame")
         return
     name = frame.get("id")

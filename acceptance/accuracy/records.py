@@ -40,7 +40,7 @@ from acceptance.records import FileHash, Record, ScopeVerdict, Wave
 SCHEMA = 1
 
 
-class AccuracyProfile(Record):
+class AccuracyProfile(Record, frozen=True, kw_only=True):
     """The `[accuracy]` table of a profile: which questions, asked how, counted how.
 
     `questions` is `gsm8k` for the frozen 300 of P5.2, else the path of a JSON-lines file with
@@ -61,7 +61,7 @@ class AccuracyProfile(Record):
     generation_kwargs: dict[str, Any]
 
 
-class AccuracySpec(Record):
+class AccuracySpec(Record, frozen=True, kw_only=True):
     """`plan/accuracy/spec.json`: frozen before the first question, hashed into the RunSpec.
 
     `questions_sha256`: of `questions.jsonl`. `prompts_sha256`: over the rendered prompts, each
@@ -93,7 +93,7 @@ class AccuracySpec(Record):
     encoding: tuple[FileHash, ...]
 
 
-class ServiceEdge(Record):
+class ServiceEdge(Record, frozen=True, kw_only=True):
     """The service right before the first question or right after the last (P5.6).
 
     `identity_sha256` is that of the identity proof without its volatile fields; `running` and
@@ -107,7 +107,7 @@ class ServiceEdge(Record):
     waiting: int | None
 
 
-class AccuracyRun(Record):
+class AccuracyRun(Record, frozen=True, kw_only=True):
     """`accuracy.json`. `measured_identity_sha256` is the identity under which the performance of
     B2 was measured, None if accuracy was asked for alone. `reuse_lost` says why the service is
     not that one (P5.1), None if it is meant to be. `previous` names an invalid earlier run and
@@ -128,7 +128,7 @@ class AccuracyRun(Record):
     fault: str | None
 
 
-class ItemFigures(Record):
+class ItemFigures(Record, frozen=True, kw_only=True):
     """One question, recomputed from raw bytes. `correct` is the native score; of a failed request
     it is False and counts for nothing, because the run is invalid."""
 
@@ -146,7 +146,7 @@ class ItemFigures(Record):
     correct: bool
 
 
-class AccuracyFigures(Record):
+class AccuracyFigures(Record, frozen=True, kw_only=True):
     """`figures.json`: everything that the verdict needs; live and recomputed must be equal in all
     but the wording of the verdict's reason."""
 
@@ -160,7 +160,7 @@ class AccuracyFigures(Record):
     verdict: ScopeVerdict
 
 
-class Reference(Record):
+class Reference(Record, frozen=True, kw_only=True):
     """Per-item results of an earlier run of the same questions, to compare with (P5.5)."""
 
     name: str
@@ -168,7 +168,7 @@ class Reference(Record):
     preds: tuple[str, ...]
 
 
-class Flip(Record):
+class Flip(Record, frozen=True, kw_only=True):
     """A question that the reference and this run answer differently in right or wrong."""
 
     question: int
@@ -180,7 +180,7 @@ class Flip(Record):
     finish_reason: str | None
 
 
-class PairedTable(Record):
+class PairedTable(Record, frozen=True, kw_only=True):
     """`lost`: reference right, this run wrong; `gained` the other way. p-values as "n/d"."""
 
     reference: str
@@ -194,7 +194,7 @@ class PairedTable(Record):
     flips: tuple[Flip, ...]
 
 
-class Listed(Record):
+class Listed(Record, frozen=True, kw_only=True):
     """A question that the report points at, and why."""
 
     question: int
@@ -204,7 +204,7 @@ class Listed(Record):
     why: str
 
 
-class Tokens(Record):
+class Tokens(Record, frozen=True, kw_only=True):
     """Completion tokens of the valid replies; None where there is no valid reply."""
 
     total: int
@@ -214,7 +214,7 @@ class Tokens(Record):
     at_limit: int
 
 
-class AccuracyReport(Record):
+class AccuracyReport(Record, frozen=True, kw_only=True):
     """`report.json`: beside the verdict, never instead (P5.5). Shares are decimals in strings:
     they are for display and nothing is decided by them."""
 
