@@ -65,6 +65,12 @@ COUNTED = [
      "service-errors-unknown"),
     ("foreign-traffic", "one-more", _with_engine(requests=3), "invalid", "foreign-traffic"),
     ("foreign-traffic", "one-less", _with_engine(requests=1), "invalid", "foreign-traffic"),
+    ("foreign-traffic", "all-on-one", _with_engines(engine("measured", 0, requests=4),
+                                                    engine("measured", 1, requests=0)), "valid",
+     None),
+    ("token-counters", "all-on-one", _with_engines(
+        engine("measured", 0, prompt_tokens=512, output_tokens=256),
+        engine("measured", 1, prompt_tokens=0, output_tokens=0)), "valid", None),
     ("foreign-traffic", "unreadable", _with_engine(requests=None), "unknown",
      "foreign-traffic-unknown"),
     ("foreign-traffic", "running-before", _in_flight(1, 0), "invalid", "foreign-traffic"),
