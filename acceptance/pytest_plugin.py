@@ -19,7 +19,7 @@ from acceptance.errors import RunFailure, UsageError
 from acceptance.freeze import find_profile
 from acceptance.outcomes import Inconclusive
 from acceptance.plan import Outcome, fold, parse_plan, worse
-from acceptance.protocol import EXIT_STATUS, Verdict
+from acceptance.protocol import EXIT_BUG, EXIT_STATUS, Verdict
 
 if TYPE_CHECKING:
     from acceptance.session import GateSession
@@ -203,7 +203,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if gate is not None and gate.is_frozen:
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
         book.result = gate.finish(book.outcomes, interrupted=interrupted)
-        session.exitstatus = EXIT_STATUS[book.result.verdict]
+        session.exitstatus = EXIT_BUG if gate.bug else EXIT_STATUS[book.result.verdict]
     elif book.plan is not None and exitstatus in (0, 1, 5):
         book.result = fold(book.plan, book.outcomes)
         session.exitstatus = EXIT_STATUS[book.result.verdict]

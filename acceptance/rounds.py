@@ -75,10 +75,7 @@ class Rounds:
 
         RunFailure where something is left.
         """
-        service = self.services.get(round_name)
-        if service is None:
-            return "no service was started"
-        record = service.stop()
+        record = self.services[round_name].stop()
         if record.state != "REAPED":
             raise RunFailure("P6.7", f"{round_name}: {record.state}: {'; '.join(record.reasons)}")
         return f"{record.state}, {len(record.pids)} processes"

@@ -6,6 +6,7 @@ stops the service in every exit path.
 
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,7 @@ class GateSession:
         self.results: dict[str, StepResult] = {}
         self.judged: list[judge.Judged] = []
         self.failure: StepResult | None = None
+        self.bug: str | None = None
         self.last_line = ""
         self.report: Path | None = None
 
@@ -109,6 +111,12 @@ class GateSession:
             result = StepResult(
                 verdict=Verdict.INCONCLUSIVE, rule="P6.1", reason=f"the archive: {error}"
             )
+        except Exception as error:
+            # Not a fault of what is measured: the run can't be trusted, and the status is 3.
+            self.bug = traceback.format_exc()
+            self.view.say(self.bug)
+            reason = f"a bug of the suite: {type(error).__name__}: {error}"
+            result = StepResult(verdict=Verdict.INCONCLUSIVE, rule="P6.2", reason=reason)
         self.failure = self.failure or result
         if not outlives_failure(step):
             self._stop_quietly()
@@ -166,8 +174,11 @@ class GateSession:
         return StepResult(verdict=Verdict(scope.verdict), rule=scope.rule, reason=scope.reason)
 
     def _stop(self, round_name: str) -> StepResult:
-        state = self.rounds.stop(round_name)
-        self.view.say(f"{round_name}: {state}")
+        if self.rounds.services.get(round_name) is None:
+            return StepResult(
+                verdict=Verdict.NOT_RUN, rule="P6.7", reason=f"{round_name} was never started"
+            )
+        self.view.say(f"{round_name}: {self.rounds.stop(round_name)}")
         return _passed()
 
     def _stop_quietly(self) -> None:

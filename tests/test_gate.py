@@ -1,0 +1,323 @@
+"""The whole gate, from the command to the sealed archive, on a stand-in service with faults.
+
+Each case is a process of its own, as a user would start it. The service under test is
+`acceptance.testing.fake_vllm`; that real vLLM goes the same way is shown in `tests_service/`.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MINI = (ROOT / "acceptance/profiles/cpu-mini.toml").read_text()
+
+
+def fake_profile(*, rounds="restart", extra=(), fault="none", attempts=1, changes=()):
+    """cpu-mini with the stand-in service and tiny sizes."""
+    argv = ["{python}", "-m", "acceptance.testing.fake_vllm", "--model", "{model}"]
+    argv += ["--served-model-name", "fake", "--port", "{port}", "--fault", fault, *extra]
+    text = re.sub(r"argv = \[.*?\n\]", f"argv = {json.dumps(argv)}", MINI, flags=re.DOTALL)
+    text = re.sub(r"build(_sources)? = .*\n", "", text)
+    text = re.sub(r"\[service.expect\].*?\[load\]", '[service.expect]\n"cache_config.block_size" = 32\n\n[load]', text, flags=re.S)
+    text = re.sub(
+        r"\[service.environment\]\n.*?\n\n",
+        f'[service.environment]\nPYTHONPATH = "{ROOT}"\n\n',
+        text,
+        flags=re.DOTALL,
+    )
+    text = re.sub(r"(warmup|measured)_sha256 = .*\n", "", text)
+    replaced = [
+        ('name = "cpu-mini"', 'name = "fake"'),
+        ('"dsv41-0day"', '"fake"'),
+        ('directory = "cpu-mini"', 'directory = "@MODEL@"'),
+        ('rounds = "restart"', f'rounds = "{rounds}"'),
+        ("input_tokens = 128", "input_tokens = 40"),
+        ("output_tokens = 16", "output_tokens = 4"),
+        ("output_tokens = 64", "output_tokens = 30"),
+        ("attempts_max = 2", f"attempts_max = {attempts}"),
+        ("startup_timeout_s = 180", "startup_timeout_s = 30"),
+        ("stop_timeout_s = 20", "stop_timeout_s = 3"),
+        ("http_s = 120", "http_s = 20"),
+        *changes,
+    ]
+    for old, new in replaced:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """A directory that looks like a checkpoint: config, tokenizer, one weight file."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    directory = tmp_path_factory.mktemp("model")
+    made = Tokenizer(models.BPE(vocab={chr(i): i for i in range(32, 127)}, merges=[]))
+    made.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    made.save(str(directory / "tokenizer.json"))
+    (directory / "config.json").write_text("{}")
+    (directory / "model.safetensors").write_bytes(b"\0" * 64)
+    return directory
+
+
+class Gate:
+    """One started gate."""
+
+    def __init__(self, tmp_path, model, text, run_id="run-1"):
+        self.runs = tmp_path / "runs"
+        self.run_dir = self.runs / run_id
+        profile = tmp_path / "fake.toml"
+        profile.write_text(text.replace("@MODEL@", str(model)))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "acceptance", "gate", "--profile", str(profile),
+             "--run-id", run_id],
+            cwd=ROOT,
+            env={**os.environ, "ACCEPTANCE_RUNS": str(self.runs), "ACCEPTANCE_PLAIN": "1"},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    def wait_for(self, pattern):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if list(self.run_dir.glob(pattern)):
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{pattern} never came:\n{self.process.communicate()[0]}")
+
+    def wave(self, round_name, level, tokens=30):
+        """Wait until a measured wave of the level is under way."""
+        self.wait_for(f"results/{round_name}/{level}/attempt-1/metrics-1.txt")
+        time.sleep(0.3)
+
+    def service(self):
+        """The service's processes."""
+        return [
+            process
+            for process in psutil.process_iter(["cmdline"])
+            if "acceptance.testing.fake_vllm" in (process.info["cmdline"] or ())
+            and str(process.environ().get("ACCEPTANCE_SERVICE_ID")) != "None"
+        ]
+
+    def end(self):
+        output = self.process.communicate(timeout=120)[0]
+        return self.process.returncode, output.strip().splitlines()[-1], output
+
+    def json(self, name):
+        return json.loads((self.run_dir / name).read_text())
+
+
+@pytest.fixture
+def gate(tmp_path, model):
+    started = []
+
+    def start(text, **options):
+        started.append(Gate(tmp_path, model, text, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+        one.process.communicate()
+
+
+def verify(run_dir):
+    done = subprocess.run(
+        [sys.executable, "-m", "acceptance", "verify", str(run_dir)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+@pytest.mark.rule("P4.4")
+def test_a_clean_run_passes_and_its_archive_verifies_until_a_byte_is_flipped(gate):
+    run = gate(fake_profile())
+    status, last, output = run.end()
+
+    assert 0 == status, output
+    assert last.startswith("PASS run-1 scope: performance; accuracy NOT_RUN: ")
+    assert last.endswith("not a final acceptance")
+    assert 0 == verify(run.run_dir)[0]
+    assert ["REAPED", "REAPED"] == [
+        run.json(f"results/{name}/service/stop.json")["state"] for name in ("B1", "B2")
+    ]
+    for name in ("manifest.json", "manifest.sha256", "results/figures.json", "plan/runspec.json",
+                 "results/B2/C4/attempt-1/measured-03.raw", "results/report.md"):  # fmt: skip
+        path = run.run_dir / name
+        good = path.read_bytes()
+        path.write_bytes(good[:9] + bytes([good[9] ^ 1]) + good[10:])
+        status, says = verify(run.run_dir)
+        path.write_bytes(good)
+        assert (1, True) == (status, name.rpartition("/")[2] in says), (name, says)
+    (run.run_dir / "results/extra").touch()
+    assert 1 == verify(run.run_dir)[0]
+
+
+@pytest.mark.rule("P3.1")
+def test_same_service_runs_both_rounds_on_one_start_without_a_second_warm_up(gate):
+    run = gate(fake_profile(rounds="same-service"))
+    status, last, output = run.end()
+
+    assert 0 == status, output
+    assert last.startswith("PASS")
+    assert not (run.run_dir / "results/B2/service/stop.json").exists()
+    waves = {
+        name: [w["kind"] for w in run.json(f"results/{name}/C4/attempt-1/attempt.json")["waves"]]
+        for name in ("B1", "B2")
+    }
+    assert {"B1": ["warmup", "measured"], "B2": ["measured"]} == waves
+    assert 0 == verify(run.run_dir)[0]
+
+
+@pytest.mark.rule("P4.4")
+def test_a_service_over_its_target_fails(gate):
+    status, last, _ = gate(fake_profile(changes=[('C4 = "1000"', 'C4 = "0.001"')])).end()
+
+    assert (1, True) == (status, last.startswith("FAIL run-1 P4.4: C4: TPOT"))
+
+
+@pytest.mark.rule("P4.1")
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        pytest.param("no-done", "no-done", id="no-done"),
+        pytest.param("error-frame", "error-frame", id="error-frame"),
+        pytest.param("short", "token-count", id="short"),
+        pytest.param("cached", "cached-tokens", id="cached"),
+        pytest.param("foreign", "foreign-traffic", id="foreign"),
+        pytest.param("preempt", "preemptions", id="preempt"),
+    ],
+)
+def test_a_fault_of_the_service_makes_the_run_inconclusive_with_its_reason(gate, fault, code):
+    run = gate(fake_profile(fault=fault))
+    status, last, output = run.end()
+
+    assert 10 == status, output
+    assert last.startswith("INCONCLUSIVE run-1")
+    assert code in last
+    assert [] == run.service()
+    assert 0 == verify(run.run_dir)[0]
+
+
+@pytest.mark.rule("P3.7")
+def test_an_invalid_level_is_run_again_as_a_new_attempt_and_both_are_kept(gate):
+    run = gate(fake_profile(fault="short", attempts=2))
+    status, _, output = run.end()
+
+    assert 10 == status, output
+    second = run.json("results/B1/C1/attempt-2/attempt.json")
+    assert ("attempt-1", True) == (second["previous"], "token-count" in second["reason"])
+    first = run.json("results/B1/C1/attempt-1/attempt.json")
+    salts = [r["cache_salt"] for a in (first, second) for w in a["waves"] for r in w["requests"]]
+    assert len(salts) == len(set(salts))
+
+
+@pytest.mark.rule("P4.1")
+def test_a_server_that_is_killed_in_a_measured_wave(gate):
+    run = gate(fake_profile(extra=["--frame-s", "0.2"]))
+    run.wave("B1", "C4")
+    for process in run.service():
+        process.kill()
+    status, last, output = run.end()
+
+    assert 10 == status, output
+    assert last.startswith("INCONCLUSIVE")
+    assert [] == run.service()
+    attempt = run.json("results/B1/C4/attempt-1/attempt.json")
+    assert 4 == len(attempt["waves"][1]["requests"])
+    assert (run.run_dir / "results/B1/C4/attempt-1/measured-00.raw").stat().st_size > 0
+    assert 0 == verify(run.run_dir)[0]
+
+
+@pytest.mark.rule("P3.7")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_an_interruption_keeps_the_evidence_and_leaves_nothing_running(gate, number):
+    run = gate(fake_profile(extra=["--frame-s", "0.2"]))
+    run.wave("B1", "C4")
+    began = time.monotonic()
+    run.process.send_signal(number)
+    status, last, output = run.end()
+
+    assert 10 == status, output
+    assert last.startswith("INCONCLUSIVE run-1 P3.7: interrupted")
+    assert time.monotonic() - began < 10
+    assert [] == run.service()
+    waves = run.json("results/B1/C4/attempt-1/attempt.json")["waves"]
+    assert {"aborted"} == {request["outcome"] for request in waves[1]["requests"]}
+    assert 0 == verify(run.run_dir)[0]
+
+
+@pytest.mark.rule("P6.7")
+def test_a_killed_gate_leaves_no_service(gate):
+    run = gate(fake_profile(extra=["--frame-s", "0.2"]))
+    run.wave("B1", "C1")
+    run.process.kill()
+    run.process.communicate()
+    deadline = time.monotonic() + 15
+    while run.service() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+    assert [] == run.service()
+
+
+@pytest.mark.rule("P6.7")
+def test_a_service_that_ignores_sigterm_is_reaped_all_the_same(gate):
+    run = gate(fake_profile(fault="ignore-sigterm"))
+    status, _, output = run.end()
+
+    assert 0 == status, output
+    assert "REAPED" == run.json("results/B1/service/stop.json")["state"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        pytest.param("die-at-start", "no memory for the KV cache", id="dies"),
+        pytest.param("wrong-name", "somebody-else", id="another-model"),
+    ],
+)
+def test_a_service_that_does_not_come_up_is_inconclusive_in_one_line(gate, fault, says):
+    run = gate(fake_profile(fault=fault))
+    status, last, output = run.end()
+
+    assert 10 == status, output
+    assert says in last
+    assert 0 == verify(run.run_dir)[0]
+
+
+def test_a_request_that_can_not_be_served_is_one_line_and_starts_nothing(gate, tmp_path):
+    runs = tmp_path / "runs"
+    for changes, says in [
+        ([("barrier_s", "barrier_z")], "`barrier_z` in [timeouts]"),
+        ([("@MODEL@", "/nowhere")], "/nowhere/config.json: not there"),
+    ]:
+        status, last, output = gate(fake_profile(changes=changes)).end()
+        assert (2, 1) == (status, len(output.strip().splitlines())), output
+        assert last.startswith("NOT_RUN ")
+        assert says in last
+    assert [] == [path for path in runs.glob("*") if not path.name.startswith(".")]
+
+
+def test_a_taken_port_and_a_used_run_id_are_one_line(gate, tmp_path):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        change = ("startup_timeout_s", f"port = {port}\nstartup_timeout_s")
+        status, last, output = gate(fake_profile(changes=[change])).end()
+        assert (2, 1) == (status, len(output.strip().splitlines())), output
+        assert f"port {port}" in last
+    (tmp_path / "runs/run-1").mkdir(parents=True, exist_ok=True)
+    status, last, output = gate(fake_profile()).end()
+    assert (2, 1) == (status, len(output.strip().splitlines())), output
+    assert "was used" in last
