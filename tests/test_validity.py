@@ -104,6 +104,25 @@ def test_taking_evidence_away_never_makes_an_attempt_valid(gone):
     assert is_valid(after) is (gone <= links | of_candidate)
 
 
+@pytest.mark.rule("P3.1")
+def test_a_second_round_on_one_service_start_has_no_warm_up():
+    """`same-service`: one wave, one window, two edges; a warm-up would be one too many."""
+    clean = evidence()
+    second = replace(
+        clean,
+        expected=replace(clean.expected, waves=("measured",)),
+        waves=clean.waves[1:],
+        windows=clean.windows[1:],
+        edge_reads=2,
+    )
+
+    assert is_valid(examine(second, required()))
+    again = examine(replace(second, waves=clean.waves), required())
+    assert ("wave-order",) == level_codes(again)
+    assert not is_valid(examine(replace(second, waves=()), required()))
+    assert not is_valid(examine(replace(second, windows=()), required()))
+
+
 # The table of a profile.
 
 
