@@ -143,6 +143,8 @@ TRUE_CACHED = event(
     }
 )
 WRONG_TOTAL = USAGE.replace(b'"total_tokens":7', b'"total_tokens":8')
+WRONG_PROMPT = USAGE.replace(b'"prompt_tokens":3', b'"prompt_tokens":2')
+WRONG_OUTPUT = USAGE.replace(b'"completion_tokens":4', b'"completion_tokens":5')
 FLOAT_TOTAL = USAGE.replace(b'"total_tokens":7', b'"total_tokens":7.0')
 TWO_CHOICES = event({"choices": [{"index": 0, "token_ids": [6, 7]}, {"index": 0, "token_ids": []}]})
 
@@ -160,12 +162,18 @@ TWO_CHOICES = event({"choices": [{"index": 0, "token_ids": [6, 7]}, {"index": 0,
         pytest.param([FIRST, SECOND, LAST, USAGE, USAGE, DONE], {"usage-missing"}, id="two-usages"),
         pytest.param([FIRST, SECOND, LAST, DONE], {"usage-missing"}, id="no-usage"),
         pytest.param(
-            [FIRST, SECOND, LAST, usage_event(4, 4), DONE], {"usage-mismatch"}, id="usage-prompt"
+            [FIRST, SECOND, LAST, usage_event(4, 4), DONE],
+            {"usage-mismatch"},
+            id="usage-prompt-and-total",
         ),
         pytest.param(
-            [FIRST, SECOND, LAST, usage_event(3, 3), DONE], {"usage-mismatch"}, id="usage-output"
+            [FIRST, SECOND, LAST, usage_event(3, 3), DONE],
+            {"usage-mismatch"},
+            id="usage-output-and-total",
         ),
         pytest.param([FIRST, SECOND, LAST, WRONG_TOTAL, DONE], {"usage-mismatch"}, id="total"),
+        pytest.param([FIRST, SECOND, LAST, WRONG_PROMPT, DONE], {"usage-mismatch"}, id="prompt"),
+        pytest.param([FIRST, SECOND, LAST, WRONG_OUTPUT, DONE], {"usage-mismatch"}, id="output"),
         pytest.param([FIRST, SECOND, LAST, FLOAT_TOTAL, DONE], {"usage-mismatch"}, id="float"),
         pytest.param(
             [FIRST, SECOND, LAST, usage_event(3, 4, 1), DONE], {"cached-tokens"}, id="cached-one"
@@ -188,6 +196,11 @@ TWO_CHOICES = event({"choices": [{"index": 0, "token_ids": [6, 7]}, {"index": 0,
             [FIRST, token_event([6, 7], finish="length"), LAST, USAGE, DONE],
             {"finish-reason"},
             id="finish-twice",
+        ),
+        pytest.param(
+            [FIRST, SECOND, LAST, token_event([], finish="length"), USAGE, DONE],
+            {"finish-reason"},
+            id="finish-again-after-the-last-token",
         ),
         pytest.param(
             [FIRST, token_event([6, 7], finish="length"), token_event([8]), USAGE, DONE],
