@@ -89,6 +89,7 @@ def expand(spec: ServiceSpec, port: int) -> tuple[str, ...]:
                 raise UsageError(
                     f"service.argv: unknown placeholder {{{unknown[0]}}} in {part!r}; there are "
                     + ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+                    + "; double a brace of its own"
                 )
             expanded.append(part.format(**names))
         except ValueError as error:
