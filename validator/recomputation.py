@@ -3,7 +3,7 @@
 import re
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ class Level:
     attempt: Attempt
     codes: tuple[str, ...]
     requests: tuple[Figures, ...]
-    ends: tuple[int, ...] = field(default=())
 
     @property
     def mean(self) -> Fraction | None:

@@ -1,0 +1,1 @@
+"""Made-up run directories and byte streams, whole and with planted faults."""
