@@ -187,7 +187,7 @@ def _runspec(
             "port": None,
             "kv_tokens_min": 64,
         },
-        "http_timeout_ns": 60 * SECOND,
+        "http_timeout_ns": 5 * SECOND,
         "barrier_timeout_ns": 60 * SECOND,
         "limits_tpot_ns": limits_ns or dict.fromkeys(levels, "2000/1"),
         "targets": list(levels),
@@ -216,8 +216,8 @@ def _command(name: str, port: int) -> dict[str, Any]:
 
 
 def _counters() -> dict[str, int]:
-    names = ["requests", "failed", "prompt_tokens", "output_tokens", "preemptions", "hits", "running", "waiting"]
-    return dict.fromkeys(names, 0)
+    names = ("requests", "failed", "prompt_tokens", "output_tokens", "preemptions", "hits")
+    return {**dict.fromkeys(names, 0), "running": 0, "waiting": 0}
 
 
 def _attempt(
