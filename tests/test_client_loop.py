@@ -13,7 +13,7 @@ import pytest
 from acceptance.client import WaveClient
 from acceptance.client.lag import lags_of, measure_lag, summarise
 from acceptance.client.loop import Loop
-from acceptance.client.memory import OUTCOMES, Field, Memory, Slot
+from acceptance.client.memory import ABORTS, OUTCOMES, Field, Memory, Slot
 from acceptance.client.store import received
 from acceptance.client.wave import Scripted
 from acceptance.metrics import Expectation, judge_request, parse_reads
@@ -49,15 +49,15 @@ def control():
         os.close(end)
 
 
-def run(control, clock, *, slots=3, packets=5, concurrency=None, tick_ns=5 * MS):
+def run(control, clock, *, slots=3, packets=5, concurrency=None, connector=None):
     memory = Memory.create([b"x"] * slots, capacity_bytes=1 << 20, reads_max=1000)
-    connector = Scripted(slots, packets)
+    connector = connector or Scripted(slots, packets)
     loop = Loop(
         memory,
         connector,
         concurrency=concurrency or slots,
         http_timeout_ns=10**10,
-        tick_ns=tick_ns,
+        tick_ns=5 * MS,
         control=control,
         now=clock,
     )
@@ -136,6 +136,50 @@ def test_a_word_on_the_control_pipe_ends_the_wave(control):
     memory = run(control[0], Clock(), packets=100)
 
     assert {"aborted"} == {OUTCOMES[memory.get(slot, Slot.OUTCOME)] for slot in range(3)}
+    assert "stopped by its parent" == ABORTS[memory.field(Field.ABORT)]
+    close(memory)
+
+
+def test_the_end_of_the_control_pipe_says_that_the_parent_is_gone():
+    read_end, write_end = os.pipe()
+    os.close(write_end)
+    memory = run(read_end, Clock(), packets=100)
+    os.close(read_end)
+
+    assert "its parent is gone" == ABORTS[memory.field(Field.ABORT)]
+    close(memory)
+
+
+def test_no_more_requests_than_the_concurrency_are_open_at_any_time(control):
+    memory = run(control[0], Clock(), slots=7, concurrency=2)
+
+    spans = [(memory.time(slot, Slot.START), memory.time(slot, Slot.END)) for slot in range(7)]
+    # Two that end in one pass are followed by two: between them there is none for a moment.
+    assert 2 == max(sum(begin <= t < end for begin, end in spans) for t, _ in spans)
+    close(memory)
+
+
+class SlowToConnect(Scripted):
+    """A connect() that takes a second of the fake clock."""
+
+    def __init__(self, slots, packets):
+        super().__init__(slots, packets)
+        self.clock = None
+
+    def connect(self, taken):
+        self.clock.t += 1000 * MS
+        return 0
+
+
+@pytest.mark.rule("P4.0")
+def test_start_is_taken_before_connect(control):
+    clock = Clock()
+    connector = SlowToConnect(1, 2)
+    connector.clock = clock
+    memory = run(control[0], clock, slots=1, connector=connector)
+
+    assert US == memory.time(0, Slot.START)
+    assert 1000 * MS < memory.time(0, Slot.CONNECTED)
     close(memory)
 
 
