@@ -132,6 +132,12 @@ def test_a_failed_request_makes_the_run_invalid_not_the_answer_wrong(tmp_path):
         figures.verdict.rule,
         figures.items[5].failed,
     )
+    # Its text is all there and right; it counts for nothing all the same.
+    assert ("210", False, 11) == (
+        figures.items[5].extracted_pred,
+        figures.items[5].correct,
+        figures.correct,
+    )
 
 
 @pytest.mark.rule("P5.3")
@@ -295,6 +301,26 @@ def test_a_planted_fault_in_the_record_is_caught(tmp_path, change, says):
     assert ("INCONCLUSIVE", "P5.4") == (found.verdict, found.rule)
     failed = evaluate(a_plan(), read_run(tmp_path / "a"), tmp_path / "a").figures.items
     assert says in found.reason or any(says in item.failed for item in failed)
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        pytest.param(b"[[1,5],[2,0]]", id="do-not-add-up"),
+        pytest.param(b'[["1",5]]', id="not-numbers"),
+        pytest.param(b"[", id="cut"),
+    ],
+)
+def test_reads_that_do_not_fit_the_bytes_fail_the_request(tmp_path, reads):
+    judged(tmp_path, ScriptedClient(reply=right))
+    (tmp_path / "a/question-06.reads").write_bytes(reads)
+
+    figures = evaluate(a_plan(), read_run(tmp_path / "a"), tmp_path / "a").figures
+
+    assert ("INCONCLUSIVE", ("reads-mismatch",)) == (
+        figures.verdict.verdict,
+        figures.items[6].failed,
+    )
 
 
 @pytest.mark.rule("P5.4")
