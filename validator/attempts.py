@@ -152,7 +152,7 @@ BANK: Reader[tuple[tuple[int, ...], ...]] = array(array(natural))
 def _pair(value: Any, place: str) -> tuple[int, int]:
     if not isinstance(value, list) or len(value) != 2:
         raise Misfit(place, "is no [t_ns, byte count]")
-    return integer(value[0], place), integer(value[1], place)
+    return integer(value[0], f"{place}[0]"), integer(value[1], f"{place}[1]")
 
 
 READS: Reader[tuple[tuple[int, int], ...]] = array(_pair)

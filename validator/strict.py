@@ -55,6 +55,7 @@ def parse(data: bytes, file: str) -> Any:
             object_pairs_hook=_unique,
             parse_constant=_no_number,
             parse_float=_no_number,
+            parse_int=_integer,
         )
         is_canonical = canonical(value) == data
     except json.JSONDecodeError as error:
@@ -83,6 +84,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text[:40]} is no integer; records hold integers only")
+
+
+def _integer(text: str) -> int:
+    if len(text) > 20:
+        raise ValueError(f"an integer of {len(text)} digits is beyond 2^53-1")
+    return int(text)
 
 
 def canonical(value: Any) -> bytes:
@@ -260,5 +267,6 @@ def _below(place: str, name: str) -> str:
 
 
 def _show(value: Any) -> str:
-    shown = ascii(value)
+    """The value as JSON, in ASCII, cut to something that can be read."""
+    shown = json.dumps(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
