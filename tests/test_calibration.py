@@ -144,6 +144,21 @@ def test_a_level_that_nobody_measured_freezes_nothing():
         _freeze(_services(), ())
 
 
+@pytest.mark.parametrize(
+    ("changes", "more"),
+    [
+        pytest.param({}, "", id="one"),
+        pytest.param({"version": "other"}, " (and 1 more)", id="two"),
+    ],
+)
+def test_the_first_trouble_is_told_and_the_others_counted(changes, more):
+    with pytest.raises(RunFailure) as caught:
+        _freeze(_with(2, obstacle="reset", **changes))
+
+    assert caught.value.reason.endswith(more or "reset")
+    assert ("more)" in caught.value.reason) is bool(more)
+
+
 @pytest.mark.rule("P4.5")
 def test_a_noisy_pair_is_kept():
     report = _freeze(_services(("100/1", "900/1", "100/1", "100/1", "100/1", "100/1")))

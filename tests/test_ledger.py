@@ -246,6 +246,7 @@ def test_contradictions_are_named(spans, text):
     [
         pytest.param([], id="empty"),
         pytest.param([OPEN], id="still-open"),
+        pytest.param([_span("a", 0, 0, duration_ns=0, clock_id="c")], id="no-time-at-all"),
         pytest.param([_span("a", 0, 10, duration_ns=9 * S, clock_id="c")], id="small-step"),
         pytest.param([_span("a", 0, 10), _span("b", 1, 2, parent="a")], id="nested"),
     ],
@@ -298,6 +299,7 @@ def test_the_summary_survives_the_disk_and_reads_well():
     found = _summary(_span("a", 0, 10), _span("b", None, None), _span("c", 0, 1, parent="x"))
     text = render(found)
 
+    assert 1 == found.schema
     assert found == msgspec.json.decode(msgspec.json.encode(found), type=Summary)
     assert "| active | >= 10.000 | 3 | b |" in text
     assert "| category accuracy | not recorded | 0 | - |" in text
