@@ -22,12 +22,12 @@ from dsv41.model.state import DenseState
 from tests_ops.oracle import Model, build_model, numerics
 from tests_ops.oracle import quant as oracle_quant
 
-# Declared: float32 sums in another order, through up to ten layers of unit-scale streams.
-# The worst of 400 random models, whole and in chunks, was 9e-6.
-TOLERANCE = 3e-5
+# Declared: float32 sums in another order, through up to ten layers of unit-scale streams. The
+# worst of some 2000 random models and schedules was 4.2e-5; the mildest classic bug moves 4e-3.
+TOLERANCE = 1e-4
 # A discrete choice (expert, group, block) whose two candidates are nearer than this may fall
-# either way in float32; such an input is not compared (2 of those 400).
-CLEAR_MARGIN = 1e-5
+# either way in float32; such an input is not compared (1 in 100).
+CLEAR_MARGIN = 3e-5
 NOISE_SLOTS = 3
 
 

@@ -19,6 +19,7 @@ from dsv41.model import attention, draft, forward, hyper, indexer, moe, paged, s
 from dsv41.model.norms import rms_norm
 from dsv41.model.rope import rotate
 from dsv41.model.topk import top_k
+from tests_ops.oracle.tiny import TINY
 
 Patch = tuple[Any, str, Callable[[Any], Any]]
 
@@ -68,24 +69,24 @@ def _no_inverse(original: Any) -> Any:
 
 
 def _half_split(x: Any, rotation: Any) -> Any:
-    k = rotation.shape[-1]
-    if x.dim() == 3:
-        rotation = rotation.unsqueeze(1)
-    kept, tail = x[..., : -2 * k], x[..., -2 * k :]
-    first, second = tail[..., :k], tail[..., k:]
-    turned = (first * rotation.real - second * rotation.imag,
-              first * rotation.imag + second * rotation.real)  # fmt: skip
-    return torch.cat((kept, *turned), -1)
+    k = _PAIRS
+    turn = rotation[..., -k:].unsqueeze(1) if x.dim() == 3 else rotation[..., -k:]
+    kept, first, second = x[..., : -2 * k], x[..., -2 * k : -k], x[..., -k:]
+    real = first * turn.real - second * turn.imag
+    return torch.cat((kept, real, first * turn.imag + second * turn.real), -1)
+
+
+_PAIRS = TINY["qk_rope_head_dim"] // 2
 
 
 def _table_a(original: Any) -> Any:
-    return lambda config, positions, compressed: original(config, positions, compressed=False)
+    return lambda *args, compressed: original(*args, compressed=False)
 
 
 def _group_rotation(first: Callable[[Any, int], Any]) -> Callable[[Any], Any]:
-    def rotation(self: Any, ratio: int) -> Any:
+    def rotation(self: Any, ratio: int, width: int) -> Any:
         positions = first(self.state.positions, ratio)
-        return forward.rotation_rows(self.config, positions, compressed=True)
+        return forward.rotation_rows(self.config, positions, width, compressed=True)
 
     return _instead(rotation)
 
@@ -147,9 +148,12 @@ def _sink(change: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     )
 
 
+def _unit(x: Any) -> Any:
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-20)
+
+
 def _normed_query(projected: Any) -> Any:
-    query = projected.query
-    return projected._replace(query=rms_norm(query, None, 1e-20))
+    return projected._replace(query=_unit(projected.query))
 
 
 def _narrow(original: Any) -> Any:
@@ -167,8 +171,8 @@ def _keys_from_rotated(original: Any) -> Any:
 
         original(x, params, plan, _Seen(run, state=_Seen(run.state, write_groups=keep)))
         latent, eps = kept["latent"], run.config.rms_norm_eps
-        key = rotate(rms_norm(latent @ params.wk, params.k_norm, eps),
-                     run.group_rotation(plan.ratio))  # fmt: skip
+        key = rms_norm(latent @ params.wk, params.k_norm, eps)
+        key = rotate(key, run.group_rotation(plan.ratio, run.config.index_head_dim))
         run.state.write_groups(("latent", plan.index), plan.ratio, latent)
         run.state.write_groups(("key", plan.index), plan.ratio, key)
 
@@ -441,7 +445,7 @@ def _other_noise(original: Any) -> Any:
 
 def _late_context(original: Any) -> Any:
     def rows(captured: Any, params: Any, config: Any, rotation: Any, rounding: Any) -> Any:
-        one = forward.rotation_rows(config, torch.tensor([1]), compressed=False)
+        one = forward.rotation_rows(config, torch.tensor([1]), config.head_dim, compressed=False)
         return original(captured, params, config, rotation * one, rounding)
 
     return rows
@@ -458,7 +462,7 @@ def _no_main_norm(original: Any) -> Any:
 def _normed_confidence(original: Any) -> Any:
     def corrected(folded: Any, base: Any, previous: Any, params: Any) -> Any:
         scored, _ = original(folded, base, previous, params)
-        _, confidence = original(rms_norm(folded, params.norm, 1e-20), base, previous, params)
+        _, confidence = original(_unit(folded) * params.norm, base, previous, params)
         return scored, confidence
 
     return corrected
