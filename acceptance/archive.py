@@ -54,23 +54,31 @@ def hash_below(directory: Path, root: Path, pattern: str = "*") -> tuple[FileHas
     return tuple(hash_file(path, root) for path in sorted(files))
 
 
-def create_run_dir(runs: Path, run_id: str, bytes_needed: int) -> Path:
-    """Make `runs/<run-id>/`; a used id (P6.3) or a disk without room is a UsageError."""
+def check_run_dir(runs: Path, run_id: str, bytes_needed: int) -> None:
+    """A used id (P6.3) or a disk without room is a UsageError; nothing is made but `runs`."""
     try:
         runs.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(runs).free
-        if free < bytes_needed:
-            raise UsageError(
-                f"{runs}: {free >> 20} MiB free, {bytes_needed >> 20} MiB needed for the archive; "
-                "free some space or set ACCEPTANCE_RUNS to another disk"
-            )
-        (runs / run_id).mkdir()
-    except FileExistsError:
+    except OSError as error:
+        raise UsageError(f"{runs}: can't keep runs there: {error.strerror}") from None
+    if free < bytes_needed:
+        raise UsageError(
+            f"{runs}: {free >> 20} MiB free, {bytes_needed >> 20} MiB needed for the archive; "
+            "free some space or set ACCEPTANCE_RUNS to another disk"
+        )
+    if os.path.lexists(runs / run_id):
         raise UsageError(
             f"{runs / run_id}: this run id was used; a run id is used once, give another --run-id"
-        ) from None
+        )
+
+
+def create_run_dir(runs: Path, run_id: str, bytes_needed: int) -> Path:
+    """Make `runs/<run-id>/`. UsageError as in `check_run_dir`, or if somebody was faster."""
+    check_run_dir(runs, run_id, bytes_needed)
+    try:
+        (runs / run_id).mkdir()
     except OSError as error:
-        raise UsageError(f"{runs}: can't make the run directory: {error.strerror}") from None
+        raise UsageError(f"{runs / run_id}: can't be made: {error.strerror}") from None
     return runs / run_id
 
 

@@ -58,15 +58,14 @@ def run_gate(options: argparse.Namespace) -> int:
     """Start pytest on the acceptance tests; the plugin freezes, runs, judges and seals."""
     import pytest
 
-    from acceptance.freeze import find_profile, new_run_id, read_profile
+    from acceptance.freeze import find_profile, prepare
 
     root = Path(__file__).resolve().parent.parent
     try:
-        profile, _ = read_profile(find_profile(options.profile))
+        run_id = prepare(find_profile(options.profile), options.run_id).run_id
     except UsageError as error:
-        print(f"{Verdict.NOT_RUN} - {error}")
+        print(f"{Verdict.NOT_RUN} {options.run_id or '-'} {error}")
         return EXIT_USAGE
-    run_id = options.run_id or new_run_id(profile.name)
     arguments = [
         f"--rootdir={root}",
         "-c", str(root / "pytest.ini"),

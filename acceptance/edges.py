@@ -3,11 +3,7 @@
 from pathlib import Path
 
 from acceptance import archive
-try:
-    from acceptance.devices import cpu
-except ImportError:
-    cpu = None
-from acceptance.evidence import Host
+from acceptance.devices import cpu
 from acceptance.errors import RunFailure
 from acceptance.freeze import Frozen, changed_files
 from acceptance.proof import Proof
@@ -26,7 +22,7 @@ class Edges:
         self.metrics_files: list[str] = []
         self.proof_files: list[str] = []
         self.cost_ns: int | None = None
-        self.host = cpu and cpu.sample()
+        self.host = cpu.sample()
 
     def metrics(self) -> None:
         """One snapshot of /metrics, as it came."""
@@ -48,7 +44,7 @@ class Edges:
     def _proof(self) -> Proof:
         identity = self.service.identity()
         deployed, weights = changed_files(self.frozen)
-        before, self.host = self.host, cpu and cpu.sample()
+        before, self.host = self.host, cpu.sample()
         return Proof(
             schema=SCHEMA,
             service_id=self.service.service_id,
@@ -61,6 +57,6 @@ class Edges:
             deployed_differences=deployed,
             weights_differences=weights,
             device_problems=None,
-            host=cpu.host(before, self.host) if cpu else Host(load_milli=0,steal_ppm=0,throttle_events=None,temperature_milli_c=None),
+            host=cpu.host(before, self.host),
             observer_cost_ns=self.cost_ns,
         )

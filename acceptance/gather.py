@@ -93,7 +93,9 @@ def _output_tokens(runspec: RunSpec) -> dict[str, int]:
 def _port(run_dir: Path, attempt: Attempt) -> int:
     """The port of the service that the attempt ran on; 0, which no request has, if unknown."""
     try:
-        path = run_dir / "results" / attempt.round / "service/command.json"
+        is_shared = not (run_dir / "results" / attempt.round / "service").is_dir()
+        owner = "B1" if is_shared else attempt.round
+        path = run_dir / "results" / owner / "service/command.json"
         return int(json.loads(path.read_bytes())["port"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
@@ -129,7 +131,7 @@ def level_evidence(
         windows=_windows(load, attempt),
         process_starts=tuple(proof.process_start for proof in known) or None,
         kv_tokens=last.kv_tokens if last else None,
-        settings=last.settings if last else None,
+        settings=dict(last.settings) if last and last.settings is not None else None,
         identity_before=first.identity if first else None,
         identity_after=last.identity if last else None,
         is_healthy_after=last.is_healthy if last else None,

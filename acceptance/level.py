@@ -15,7 +15,7 @@ from acceptance.records import SCHEMA, Attempt, Wave
 from acceptance.service import Service
 from acceptance.steps import waves
 
-WATCH_S = 0.5
+WATCH_S = 0.2
 
 
 class LevelRunner:

@@ -101,10 +101,14 @@ class Scopes(Record, frozen=True, kw_only=True):
 
 
 class Profile(Record, frozen=True, kw_only=True):
-    """One kind of machine and one load. See the fields' own records for units."""
+    """One kind of machine and one load. See the fields' own records for units.
+
+    `plan` names the file in `acceptance/plans/` with the tests that the profile's claim needs.
+    """
 
     schema: int
     name: str
+    plan: str
     machine: Literal["cpu", "ascend"]
     rounds: Literal["restart", "same-service"]
     notes: tuple[str, ...]

@@ -23,7 +23,7 @@ class Proof(Record, frozen=True, kw_only=True):
     identity: dict[str, str | None]
     process_start: str | None
     is_healthy: bool | None
-    settings: dict[str, Setting | None] | None
+    settings: dict[str, Setting] | None
     kv_tokens: tuple[int | None, ...] | None
     is_profiler_on: bool | None
     deployed_differences: tuple[str, ...] | None

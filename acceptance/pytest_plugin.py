@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from acceptance.errors import RunFailure, UsageError
-from acceptance.freeze import find_profile
+from acceptance.freeze import find_profile, read_profile
 from acceptance.outcomes import Inconclusive
 from acceptance.plan import Outcome, fold, parse_plan, worse
 from acceptance.protocol import EXIT_BUG, EXIT_STATUS, Verdict
@@ -91,7 +91,7 @@ def _plan(config: pytest.Config) -> tuple[str, ...] | None:
     if named:
         path = Path(named)
     elif profile:
-        path = PLANS / f"{find_profile(profile).stem}.txt"
+        path = PLANS / f"{read_profile(find_profile(profile))[0].plan}.txt"
     elif marker in ("ops", "accuracy", "acceptance", "function"):
         machine = "ascend" if Path("/dev/davinci_manager").exists() else "cpu"
         path = PLANS / f"{machine}-{marker}.txt"
@@ -195,7 +195,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     book = config.stash[book_key]
     gate = config.stash.get(gate_key, None)
-    if config.getoption("--collect-only"):
+    if config.getoption("--collect-only") or exitstatus == pytest.ExitCode.USAGE_ERROR:
+        book.outcomes.clear()
         return
     for item in session.items:
         if item.nodeid not in book.outcomes:

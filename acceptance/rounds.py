@@ -3,26 +3,9 @@
 import time
 
 from acceptance.errors import RunFailure
-from acceptance.freeze import Frozen
-from acceptance.service import Identity, Service, ServiceSpec, prove_same, start
+from acceptance.freeze import Frozen, service_spec
+from acceptance.service import Identity, Service, prove_same, start
 from acceptance.settings import runs_dir
-
-
-def service_spec(frozen: Frozen) -> ServiceSpec:
-    """How the RunSpec says a service is started."""
-    command, profile = frozen.runspec.service, frozen.runspec.profile
-    return ServiceSpec(
-        argv=command.argv,
-        environment=command.environment,
-        inherit=command.inherit,
-        model=str(frozen.model_dir),
-        served_name=profile.served_name,
-        data_parallel_size=profile.data_parallel_size,
-        startup_timeout_s=command.startup_timeout_s,
-        stop_timeout_s=command.stop_timeout_s,
-        expect=command.expect,
-        port=command.port,
-    )
 
 
 class Rounds:
@@ -45,7 +28,7 @@ class Rounds:
             self.prove("B2")
             return time.monotonic() - began
         directory = self.frozen.run_dir / "results" / round_name / "service"
-        spec = service_spec(self.frozen)
+        spec = service_spec(self.frozen.profile, self.frozen.model_dir)
         service = start(spec, directory, records=runs_dir() / ".services")
         self.services[round_name] = service
         self.first_seen[round_name] = service.identity()

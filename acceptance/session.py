@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from acceptance import archive, freeze, judge
-from acceptance.errors import RunFailure
+from acceptance.errors import RunFailure, UsageError
 from acceptance.gather import attempt_dir
 from acceptance.level import LevelRunner
 from acceptance.live import View
@@ -63,7 +63,8 @@ class GateSession:
 
     def freeze(self) -> None:
         """Make the run directory and its RunSpec; UsageError when the request can't be served."""
-        self.frozen = freeze.freeze(self.options.profile, self.options.run_id, self.plan)
+        prepared = freeze.prepare(self.options.profile, self.options.run_id)
+        self.frozen = freeze.freeze(prepared, self.plan)
         self.is_frozen = True
         self.view = View()
         self.rounds = Rounds(self.frozen)
@@ -107,6 +108,8 @@ class GateSession:
             return self._action(step)()
         except RunFailure as error:
             result = StepResult(verdict=Verdict.INCONCLUSIVE, rule=error.rule, reason=error.reason)
+        except UsageError as error:
+            result = StepResult(verdict=Verdict.INCONCLUSIVE, rule="P6.7", reason=str(error))
         except OSError as error:
             result = StepResult(
                 verdict=Verdict.INCONCLUSIVE, rule="P6.1", reason=f"the archive: {error}"
@@ -168,6 +171,11 @@ class GateSession:
         path = attempt_dir(self.frozen.run_dir, one.attempt) / "findings.json"
         archive.write_record(path, one.findings)
 
+    def _judge_what_was_cut_short(self) -> None:
+        """An attempt that was interrupted was stored, but nobody has judged it yet."""
+        for one in judge.judge_run(self.frozen.run_dir, self.runspec)[len(self.judged) :]:
+            self._keep(one)
+
     def _performance(self) -> StepResult:
         figures = self._figures()
         scope = next(s for s in figures.scopes if s.scope == "performance")
@@ -226,6 +234,7 @@ class GateSession:
             self.failure = StepResult(
                 verdict=Verdict.INCONCLUSIVE, rule="P3.7", reason="interrupted by a signal"
             )
+        self._judge_what_was_cut_short()
         if "recomputation" not in self.results:
             self.results["recomputation"] = self._take("recomputation")
         result = self._fold(outcomes)

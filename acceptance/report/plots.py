@@ -46,7 +46,7 @@ def tpot_plot(
         axis.set_title(name)
         axis.set_xticks([0, 1], ["B1", "B2"])
         axis.set_xlim(-0.6, 1.6)
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(bottom=0, top=axis.get_ylim()[1] * 1.05)
     axes[0].set_ylabel("TPOT, ms/token")
     return _svg(figure)
 
