@@ -15,7 +15,7 @@ from acceptance.client.lag import lags_of, measure_lag, summarise
 from acceptance.client.loop import Loop
 from acceptance.client.memory import ABORTS, OUTCOMES, Field, Memory, Slot
 from acceptance.client.store import received
-from acceptance.client.wave import Scripted
+from acceptance.client.wave import Scripted, wait_for_go
 from acceptance.metrics import Expectation, judge_request, parse_reads
 from acceptance.testing.streams import chunk, completion_events, head
 from acceptance.testing.stub_server import Hold, Send, StubServer
@@ -199,8 +199,33 @@ def test_a_collection_during_a_wave_is_counted():
     close(memory)
 
 
+@pytest.mark.rule("P3.6")
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        pytest.param(b"g", "", id="go"),
+        pytest.param(b"a", "stopped by its parent", id="abort"),
+        pytest.param(b"", "its parent is gone", id="end-of-file"),
+        pytest.param(None, "no go within the barrier timeout", id="nothing"),
+    ],
+)
+def test_only_go_opens_the_barrier(said, expected):
+    read_end, write_end = os.pipe()
+    if said is not None:
+        os.write(write_end, said)
+        os.close(write_end)
+
+    assert expected == ABORTS[wait_for_go(read_end, 10 * MS if said is None else 10_000 * MS)]
+    os.close(read_end)
+    if said is None:
+        os.close(write_end)
+
+
 def test_touching_the_memory_changes_nothing_in_it():
     memory = Memory.create([b"abc", b"defg"], capacity_bytes=1 << 16, reads_max=100)
+    memory.words[0] = memory.words[memory.log_word] = 0x0101010101010101
+    for offset in range(memory.arena_offset, memory.size, 4096):
+        memory.bytes_[offset] = 7
     before = bytes(memory.bytes_)
 
     memory.touch(1 << 20, 1000)
@@ -213,8 +238,9 @@ def test_touching_the_memory_changes_nothing_in_it():
 def test_a_read_that_was_being_written_when_the_client_died_is_left_out():
     memory = Memory.create([b"x"], capacity_bytes=1 << 12, reads_max=10)
     memory.bytes_[memory.arena_offset : memory.arena_offset + 2] = b"ab"
-    memory.words[memory.log_word : memory.log_word + 3] = memoryview(array("Q", (41, 0, 2)))
-    memory.words[Field.READS] = 2  # The second one has no time yet.
+    reads = array("Q", (41, 0, 2, 0, 0, 0, 43, 0, 1))  # The second one has no time.
+    memory.words[memory.log_word : memory.log_word + len(reads)] = memoryview(reads)
+    memory.words[Field.READS] = 3
 
     (slot,) = received(memory)
 
