@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 HEAD_END = re.compile(rb"\n\r?\n")
-STATUS_LINE = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: [^\x00\r\n\x0b\x0c]*)?")
+STATUS_LINE = re.compile(rb"HTTP/[0-9]\.[0-9] ([0-9]{3})(?: [^\x00\r\n\x0b\x0c]*)?")
 FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00\r\n\x0b\x0c]*)")
 CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,20})(?:;[^\n]*?)?[ \t]*")
 LENGTH = re.compile(rb"[0-9]{1,20}")
