@@ -232,3 +232,17 @@ def test_a_process_and_a_port_that_stay_are_no_reaped_service(tmp_path, monkeypa
     assert f"process {service.pid} still runs" in stop.reasons
     assert f"port {service.port} is still listened on by the service" in stop.reasons
     assert [f"{service.service_id}.json"] == [path.name for path in records.iterdir()]
+
+
+def test_a_record_that_can_not_be_stored_does_not_keep_a_service_running(tmp_path, monkeypatch):
+    service = start(fake_spec(tmp_path), tmp_path / "service")
+    member = (service.pid, int(service.process_start))
+
+    def full(path, record):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("acceptance.service.runner.write_record", full)
+    stop = service.stop()
+
+    assert ("REAPED", False) == (stop.state, is_running(*member))
+    assert ("stop.json is not stored: [Errno 28] No space left on device",) == stop.reasons

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 import httpx
+import msgspec
 
 from acceptance import probes, processes
 from acceptance.archive import write_record
@@ -152,17 +153,26 @@ class Service:
         return expected_text(self.command)
 
     def stop(self) -> StopRecord:
-        """End the whole tree, prove it, write `stop.json`; a second call gives the same record."""
+        """End the whole tree, prove it, write `stop.json`; a second call gives the same record.
+
+        After an interruption it may be called again and goes on. A disk that is full does not
+        keep it from ending the service; the record's reasons then say that it is not stored.
+        """
         if self._stopped is None:
             begin_ns = time.monotonic_ns()
             was_alive = self.alive()
             self._look()
             ended = self._tree.stop()
-            self._stopped = self._prove_gone(ended, was_alive, begin_ns)
+            record = self._prove_gone(ended, was_alive, begin_ns)
             self._http.close()
-            write_record(self.directory / "stop.json", self._stopped)
-            if self._record and self._stopped.state == "REAPED":
+            try:
+                write_record(self.directory / "stop.json", record)
+            except OSError as error:
+                reasons = (*record.reasons, f"stop.json is not stored: {error}")
+                record = msgspec.structs.replace(record, reasons=reasons)
+            if self._record and record.state == "REAPED":
                 self._record.unlink(missing_ok=True)
+            self._stopped = record
         return self._stopped
 
     def __enter__(self) -> Self:
