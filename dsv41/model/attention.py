@@ -36,9 +36,11 @@ def project(
     eps, rank = config.rms_norm_eps, config.q_lora_rank
     joined = rounding.activation(x) @ params.wq_a_kv
     low_rank = rms_norm(joined[:, :rank], params.q_norm, eps)
-    query = (rounding.activation(low_rank) @ params.wq_b).unflatten(-1, (-1, config.head_dim))
-    row = rotate(rms_norm(joined[:, rank:], params.kv_norm, eps), rotation)
-    return Projected(rotate(query, rotation), rounding.activation(row), low_rank)
+    row = rms_norm(joined[:, rank:], params.kv_norm, eps)
+    # The row goes through the rotation as one more head.
+    both = torch.cat((rounding.activation(low_rank) @ params.wq_b, row), -1)
+    turned = rotate(both.view(x.shape[0], -1, config.head_dim), rotation)
+    return Projected(turned[:, :-1], rounding.activation(turned[:, -1]), low_rank)
 
 
 def attend(query: Tensor, keys: Tensor, visible: Tensor, sink: Tensor) -> Tensor:
@@ -63,7 +65,7 @@ def project_out(
     The rows carry a rotation because values are keys; it is undone with the query's angle.
     """
     groups = params.wo_a.shape[0]
-    turned = rotate(attended, inverse).unflatten(1, (groups, -1)).flatten(2)
+    turned = rotate(attended, inverse).view(attended.shape[0], groups, -1)
     low = torch.bmm(turned.transpose(0, 1), params.wo_a).transpose(0, 1).flatten(1)
     return rounding.activation(low) @ params.wo_b
 
@@ -71,8 +73,7 @@ def project_out(
 def attention(x: Tensor, params: AttentionParams, plan: LayerPlan, run: Forward) -> Tensor:
     """One backbone layer's attention over the run's state; `x [n, d]` is normalised."""
     config, state, rounding = run.config, run.state, run.rounding
-    rotation, inverse = run.rotations(plan.ratio)
-    projected = project(x, params, config, rotation, rounding)
+    projected = project(x, params, config, run.rotation(plan.ratio, config.head_dim), rounding)
     window = ("window", plan.index)
     state.write(window, projected.row)
     if params.compressor is not None:
@@ -87,7 +88,7 @@ def attention(x: Tensor, params: AttentionParams, plan: LayerPlan, run: Forward)
             keys = torch.cat((keys, chosen.keys), 1)
             visible = torch.cat((visible, chosen.visible), 2)
         parts.append(attend(segment.take(projected.query), keys, visible, params.sink))
-    return project_out(state.merge(parts), params, inverse, rounding)
+    return project_out(state.merge(parts), params, run.inverse(plan.ratio), rounding)
 
 
 def compress(x: Tensor, params: CompressorParams, plan: LayerPlan, run: Forward) -> None:
@@ -109,11 +110,11 @@ def compress(x: Tensor, params: CompressorParams, plan: LayerPlan, run: Forward)
         # A softmax over two tokens is the sigmoid of their difference.
         latent = torch.lerp(earlier_value, value, (gate - earlier_gate).sigmoid()).to(x.dtype)
     latent = rms_norm(latent, params.norm, eps)
-    rotation = run.group_rotation(plan.ratio)
     # The key comes from the latent before its rotation.
-    key = rotate(rms_norm(latent @ params.wk, params.k_norm, eps), rotation)
+    key = rms_norm(latent @ params.wk, params.k_norm, eps)
+    key = rotate(key, run.group_rotation(plan.ratio, config.index_head_dim))
     state.write_groups(("key", layer), plan.ratio, run.rounding.index(key))
-    turned = rotate(latent, rotation)
+    turned = rotate(latent, run.group_rotation(plan.ratio, config.head_dim))
     state.write_groups(("latent", layer), plan.ratio, run.rounding.latent(turned))
 
 
@@ -125,8 +126,8 @@ def _publish(
     assert indexer is not None
     with torch.no_grad():
         width = config.index_head_dim
-        query = (run.rounding.activation(low_rank) @ indexer.wq_b).unflatten(-1, (-1, width))
-        query = run.rounding.index(rotate(query, run.rotations(plan.ratio)[0]))
+        query = (run.rounding.activation(low_rank) @ indexer.wq_b).view(x.shape[0], -1, width)
+        query = run.rounding.index(rotate(query, run.rotation(plan.ratio, width)))
         weight = (x @ indexer.weights_proj).float()
         weight = weight * (width**-0.5 * config.index_n_heads**-0.5)
     for number, segment in enumerate(run.state.segments):

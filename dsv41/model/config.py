@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ class ModelConfig:
 
     def layer_plans(self) -> tuple[LayerPlan, ...]:
         """One plan per backbone layer, in order."""
-        return tuple(_plan(self, i) for i in range(self.num_hidden_layers))
+        return _plans(self)
 
     @classmethod
     def from_file(cls, path: str | Path) -> ModelConfig:
@@ -141,6 +142,11 @@ class ModelConfig:
         config = cls(**values)
         _check(config, where)
         return config
+
+
+@lru_cache(maxsize=64)
+def _plans(config: ModelConfig) -> tuple[LayerPlan, ...]:
+    return tuple(_plan(config, i) for i in range(config.num_hidden_layers))
 
 
 def _plan(config: ModelConfig, index: int) -> LayerPlan:

@@ -16,7 +16,7 @@ from dsv41.model import hyper
 from dsv41.model.attention import attend, project, project_out
 from dsv41.model.config import ModelConfig
 from dsv41.model.forward import Forward, feed_forward, rotation_rows
-from dsv41.model.norms import rms_norm
+from dsv41.model.norms import native_rms_norm, rms_norm
 from dsv41.model.params import DraftParams, ModelParams
 from dsv41.model.quant import Rounding
 from dsv41.model.rope import rotate
@@ -46,8 +46,7 @@ def context_rows(
     eps, stages = config.rms_norm_eps, len(params.stages)
     main = rms_norm(rounding.activation(captured) @ params.main_proj, params.main_norm, eps)
     joined = rounding.activation(main) @ params.context_wkv
-    norms = torch.stack([stage.attn.kv_norm for stage in params.stages])
-    rows = rms_norm(joined.unflatten(-1, (stages, -1)), norms, eps)
+    rows = native_rms_norm(joined.unflatten(-1, (stages, -1)), params.context_norms, eps)
     return rounding.activation(rotate(rows, rotation))
 
 
@@ -61,7 +60,8 @@ def write_context(captured: Tensor, params: DraftParams, run: Forward) -> None:
 
     Rejected positions are overwritten when their true tokens are processed.
     """
-    rows = context_rows(captured, params, run.config, run.rotations(0)[0], run.rounding)
+    rotation = run.rotation(0, run.config.head_dim)
+    rows = context_rows(captured, params, run.config, rotation, run.rounding)
     for stage in range(rows.shape[1]):
         run.state.write(context_field(run.config, stage), rows[:, stage])
 
@@ -83,7 +83,7 @@ def draft_hidden(
     noise = anchor.new_full((anchor.shape[0], size - 1), config.dspark_noise_token_id)
     ids = torch.cat((anchor.unsqueeze(1), noise), 1)
     positions = last.unsqueeze(1) + 1 + torch.arange(size, device=last.device)
-    rotation = rotation_rows(config, positions.reshape(-1), compressed=False)
+    rotation = rotation_rows(config, positions.reshape(-1), config.head_dim, compressed=False)
     inverse = rotation.conj().resolve_conj()
     embedded = torch.nn.functional.embedding(ids.reshape(-1), params.embed)
     stream = embedded.unsqueeze(1).expand(-1, config.hc_mult, -1)
@@ -92,12 +92,12 @@ def draft_hidden(
         mix = hyper.mixes(stream, stage.attn_mix, config)
         x = rms_norm(hyper.collapse(stream, carried), stage.attn_norm, config.rms_norm_eps)
         projected = project(x, stage.attn, config, rotation, rounding)
-        own = projected.row.unflatten(0, (-1, size))
+        own = projected.row.reshape(-1, size, config.head_dim)
         keys = torch.cat((context.keys, own), 1)
         # Every draft sees the whole block: causal masking here kills the drafts.
         seen = torch.cat((context.visible, context.visible.new_ones(own.shape[:2])), 1)
         seen = seen.unsqueeze(1).expand(-1, size, -1)
-        query = projected.query.unflatten(0, (-1, size))
+        query = projected.query.reshape(-1, size, *projected.query.shape[1:])
         attended = attend(query, keys, seen, stage.attn.sink).flatten(0, 1)
         y = project_out(attended, stage.attn, inverse, rounding)
         stream = hyper.expand(y, stream, mix)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dsv41.model.config import ConfigError, ModelConfig
-from dsv41.model.norms import rms_norm
+from dsv41.model.norms import unit_rms
 from dsv41.model.params import EngramParams
 from dsv41.model.quant import Rounding
 from dsv41.model.state import TOKEN, State
@@ -99,11 +99,11 @@ def engram(
     hc, d = config.hc_mult, config.hidden_size
     found = torch.nn.functional.embedding(rows, params.table).flatten(-2)
     joined = rounding.activation(found.to(stream.dtype)) @ params.wkv
-    key, value = joined[:, : hc * d].unflatten(-1, (hc, d)).float(), joined[:, hc * d :].float()
+    key, value = joined[:, : hc * d].reshape(-1, hc, d).float(), joined[:, hc * d :].float()
     eps = config.rms_norm_eps
     # One statistic per copy, not over all of them.
-    h = rms_norm(stream.float(), None, eps)
-    dot = (h * params.gate_weight * rms_norm(key, None, eps)).sum(-1) * d**-0.5
+    h = unit_rms(stream.float(), eps)
+    dot = (h * params.gate_weight * unit_rms(key, eps)).sum(-1) * d**-0.5
     # clamp keeps the root's slope finite; +0 counts as positive.
     root = dot.abs().clamp(min=_DOT_FLOOR).sqrt()
     gate = torch.where(dot < 0, -root, root).sigmoid()

@@ -43,37 +43,48 @@ class Forward:
     rounding: Rounding = EXACT
     selections: dict[int, Selection | None] = field(default_factory=dict)
     candidates: dict[int, Tensor | None] = field(default_factory=dict)
-    _rotations: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    _group_rotations: dict[int, Tensor] = field(default_factory=dict)
+    _rotations: dict[tuple[str, int, int], Tensor] = field(default_factory=dict)
 
-    def rotations(self, ratio: int) -> tuple[Tensor, Tensor]:
-        """Rotation of each token at its own position, and its inverse, `[n, k]` complex."""
-        kind = min(ratio, 1)
-        if kind not in self._rotations:
-            turn = rotation_rows(self.config, self.state.positions, compressed=kind > 0)
-            self._rotations[kind] = (turn, turn.conj().resolve_conj())
-        return self._rotations[kind]
+    def rotation(self, ratio: int, width: int) -> Tensor:
+        """Rotation of vectors of `width` at each token's position, `[n, width/2]` complex."""
+        return self._rotation("own", min(ratio, 1), width)
 
-    def group_rotation(self, ratio: int) -> Tensor:
+    def inverse(self, ratio: int) -> Tensor:
+        """The inverse of the rotation of a head."""
+        return self._rotation("inverse", min(ratio, 1), self.config.head_dim)
+
+    def group_rotation(self, ratio: int, width: int) -> Tensor:
         """Rotation at the first position of the group that each token ends."""
-        if ratio not in self._group_rotations:
-            first = (self.state.positions - (ratio - 1)).clamp(min=0)
-            self._group_rotations[ratio] = rotation_rows(self.config, first, compressed=True)
-        return self._group_rotations[ratio]
+        if ratio == 1:
+            return self.rotation(1, width)
+        return self._rotation("group", ratio, width)
+
+    def _rotation(self, kind: str, ratio: int, width: int) -> Tensor:
+        key = (kind, ratio, width)
+        if key not in self._rotations:
+            if kind == "inverse":
+                made = self.rotation(ratio, width).conj().resolve_conj()
+            else:
+                back = ratio - 1 if kind == "group" else 0
+                at = (self.state.positions - back).clamp(min=0)
+                made = rotation_rows(self.config, at, width, compressed=ratio > 0)
+            self._rotations[key] = made
+        return self._rotations[key]
 
 
-def rotation_rows(config: ModelConfig, positions: Tensor, *, compressed: bool) -> Tensor:
-    """Rows of the rotation table for `positions` of any shape, `[..., rope_dim/2]` complex64."""
-    table = _rotation_table(config, compressed)
-    return table.index_select(0, positions.reshape(-1)).view(*positions.shape, -1)
+def rotation_rows(
+    config: ModelConfig, positions: Tensor, width: int, *, compressed: bool
+) -> Tensor:
+    """Rows of the rotation table for `positions [n]`: `[n, width/2]` complex64."""
+    return _rotation_table(config, width, compressed).index_select(0, positions)
 
 
-@lru_cache(maxsize=16)
-def _rotation_table(config: ModelConfig, compressed: bool) -> Tensor:
+@lru_cache(maxsize=32)
+def _rotation_table(config: ModelConfig, width: int, compressed: bool) -> Tensor:
     with torch.inference_mode(False):
         # Drafts reach a block beyond the last position.
         length = config.max_position_embeddings + config.dspark_block_size + 1
-        return rotation_table(config, length, compressed=compressed)
+        return rotation_table(config, length, width, compressed=compressed)
 
 
 def run_layers(params: ModelParams, run: Forward, token_ids: Tensor, token_map: TokenMap) -> Hidden:

@@ -68,7 +68,7 @@ def draft_full(
     batch, length = token_ids.shape
     size, window, count = config.dspark_block_size, config.sliding_window, anchors.shape[0]
     positions = torch.arange(length).repeat(batch)
-    rotation = rotation_rows(config, positions, compressed=False)
+    rotation = rotation_rows(config, positions, config.head_dim, compressed=False)
     rows = context_rows(captured, bound.draft, config, rotation, rounding)
     reach = anchors.unsqueeze(1) - window + torch.arange(window)
     visible = (reach >= 0).repeat(batch, 1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dsv41.model.config import ModelConfig
-from dsv41.model.norms import rms_norm
+from dsv41.model.kernels import lent, serves
 from dsv41.model.params import MixParams
 
 
@@ -27,12 +27,26 @@ def mixes(stream: Tensor, params: MixParams, config: ModelConfig) -> Mix:
     One statistic over all copies, no norm weight; `comb` is indexed [source, destination].
     """
     hc = config.hc_mult
-    flat = rms_norm(stream.flatten(-2).float(), None, config.rms_norm_eps)
-    z = torch.addcmul(params.base, flat @ params.fn, params.scale)
+    flat = stream.flatten(-2).float()
+    root = (flat.square().mean(-1, keepdim=True) + config.rms_norm_eps).rsqrt()
+    z = torch.addcmul(params.base, (flat @ params.fn) * root, params.scale)
     pre = z[:, :hc].sigmoid() + config.hc_eps
+    return Mix(pre, *balance(z, hc, config.hc_sinkhorn_iters, config.hc_eps))
+
+
+def balance(z: Tensor, hc: int, iterations: int, eps: float) -> tuple[Tensor, Tensor]:
+    """`post [n, hc]` and the balanced `comb [n, hc, hc]` of the logits `z [n, (2+hc)*hc]`."""
+    if serves(lent.balance, z):
+        found = lent.balance(z, hc, iterations, eps)
+        if found is not None:
+            return found
+    return native_balance(z, hc, iterations, eps)
+
+
+def native_balance(z: Tensor, hc: int, iterations: int, eps: float) -> tuple[Tensor, Tensor]:
+    """What `balance` means."""
     post = z[:, hc : 2 * hc].sigmoid() * 2.0
-    comb = sinkhorn(z[:, 2 * hc :].unflatten(-1, (hc, hc)), config.hc_sinkhorn_iters, config.hc_eps)
-    return Mix(pre, post, comb)
+    return post, sinkhorn(z[:, 2 * hc :].reshape(-1, hc, hc), iterations, eps)
 
 
 def sinkhorn(logits: Tensor, iterations: int, eps: float) -> Tensor:

@@ -11,6 +11,10 @@ from dsv41.model.params import MoeParams
 from dsv41.model.quant import Rounding
 from dsv41.model.topk import top_k
 
+# Up to so many (token, expert) pairs, sending every token through every expert is cheaper than
+# sorting tokens by expert.
+_EVERY_ROW = 256
+
 
 def moe(x: Tensor, params: MoeParams, config: ModelConfig, rounding: Rounding) -> Tensor:
     """`x [n, d]` (normalised) to `[n, d]`: the chosen experts' weighted sum plus the shared one."""
@@ -65,6 +69,8 @@ def experts(
     num_experts = params.bias.shape[0]
     if n * k * 2 <= num_experts:
         return _few_rows(x, index, weight, params, config, rounding)
+    if n * num_experts <= _EVERY_ROW:
+        return _every_expert(x, index, weight, params, config, rounding)
     flat = index.reshape(-1)
     order = flat.argsort(stable=True)
     counts = torch.bincount(flat, minlength=num_experts)
@@ -103,3 +109,19 @@ def _few_rows(
     hidden = swiglu(joined, weight.reshape(-1, 1, 1), config.swiglu_limit).to(x.dtype)
     out = torch.bmm(rounding.activation(hidden), params.w2.index_select(0, flat))
     return out.view(n, k, -1).float().sum(1)
+
+
+def _every_expert(
+    x: Tensor,
+    index: Tensor,
+    weight: Tensor,
+    params: MoeParams,
+    config: ModelConfig,
+    rounding: Rounding,
+) -> Tensor:
+    """The same sum with weight 0 for every expert that was not chosen."""
+    num_experts = params.bias.shape[0]
+    scale = weight.new_zeros(x.shape[0], num_experts).scatter(1, index, weight)
+    joined = torch.matmul(x, params.w13)
+    hidden = swiglu(joined, scale.t().unsqueeze(-1), config.swiglu_limit).to(x.dtype)
+    return torch.bmm(rounding.activation(hidden), params.w2).float().sum(0)

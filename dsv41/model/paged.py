@@ -125,7 +125,9 @@ class PagedSegment:
     def __init__(self, state: PagedState, requests: Tensor, lengths: Tensor) -> None:
         self.state, self.requests = state, requests
         longest = int(lengths.max())
-        self.is_whole = len(state.request) == len(requests) * longest
+        # The whole step as it stands: rows are a plain view.
+        everyone = len(requests) == len(state.batch.seq_lens)
+        self.is_whole = everyone and bool((lengths == longest).all())
         query = torch.minimum(torch.arange(longest), lengths.unsqueeze(1) - 1)
         self.token = state.batch.query_start[requests].unsqueeze(1) + query
         self.positions = state.positions[self.token]
@@ -135,7 +137,7 @@ class PagedSegment:
 
     def take(self, rows: Tensor) -> Tensor:
         if self.is_whole:
-            return rows.unflatten(0, self.token.shape)
+            return rows.reshape(*self.token.shape, *rows.shape[1:])
         return rows[self.token]
 
     def window(self, field: Field) -> tuple[Tensor, Tensor]:

@@ -102,6 +102,7 @@ class DraftParams:
     main_norm: Tensor
     stages: tuple[BlockParams, ...]
     context_wkv: Tensor  # [d, stages*D]: every stage's wkv side by side
+    context_norms: Tensor  # [stages, D]
     norm: Tensor
     markov_embed: Tensor  # [vocab, rank]
     markov_head: Tensor  # [rank, vocab]
@@ -243,6 +244,7 @@ def _draft(weights: Mapping[str, Tensor], config: ModelConfig) -> DraftParams:
         main_norm=weights["mtp.0.main_norm.weight"],
         stages=tuple(_block(weights, config, f"mtp.{s}.", per_token) for s in range(stages)),
         context_wkv=wkv.t(),
+        context_norms=torch.stack([weights[f"mtp.{s}.attn.kv_norm.weight"] for s in range(stages)]),
         norm=weights[last + "norm.weight"],
         markov_embed=weights[last + "markov_head.embed.weight"],
         markov_head=weights[last + "markov_head.head.weight"].float().t(),

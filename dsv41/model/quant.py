@@ -122,3 +122,37 @@ def dequantise_fp4(packed: Tensor, scale: Tensor) -> Tensor:
     both = torch.stack((codes & 15, codes >> 4), dim=-1).flatten(-2)
     values = _fp4_table(packed.device)[both.long()]
     return values * scale_from_e8m0(scale).repeat_interleave(32, 1)
+
+
+def quantise_fp8_tiles(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Float `[N, K]` to E4M3 codes and E8M0 bytes, one scale per 32x32 tile."""
+    rows, columns = weight.shape
+    padded = torch.nn.functional.pad(weight.float(), (0, -columns % 32, 0, -rows % 32))
+    tiles = padded.unflatten(0, (-1, 32)).unflatten(-1, (-1, 32))
+    scale = pow2_ceil(tiles.abs().amax((1, 3)).clamp(min=1e-4) / FP8_MAX)
+    codes = (tiles / scale[:, None, :, None]).clamp(-FP8_MAX, FP8_MAX)
+    codes = codes.flatten(2, 3).flatten(0, 1)[:rows, :columns]
+    return codes.contiguous().to(torch.float8_e4m3fn), e8m0_from_scale(scale)
+
+
+def quantise_fp8_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Float `[N, K]` to E4M3 codes and E8M0 bytes, one scale per row and 32 values."""
+    blocks = weight.float().unflatten(-1, (-1, 32))
+    scale = pow2_ceil(blocks.abs().amax(-1).clamp(min=1e-4) / FP8_MAX)
+    codes = (blocks / scale.unsqueeze(-1)).clamp(-FP8_MAX, FP8_MAX).flatten(-2)
+    return codes.to(torch.float8_e4m3fn), e8m0_from_scale(scale)
+
+
+def quantise_fp4(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Float `[N, K]` to packed E2M1 (int8, even index in the low nibble) and E8M0 bytes."""
+    blocks = weight.float().unflatten(-1, (-1, 32))
+    scale = pow2_ceil(blocks.abs().amax(-1).clamp(min=6 * 2.0**-126) / FP4_MAX)
+    codes = fp4_codes(blocks / scale.unsqueeze(-1)).flatten(-2)
+    packed = codes[..., 0::2] | (codes[..., 1::2] << 4)
+    return packed.view(torch.int8), e8m0_from_scale(scale)
+
+
+def e8m0_from_scale(scale: Tensor) -> Tensor:
+    """Powers of two to their exponent bytes, as `float8_e8m0fnu`."""
+    exponent = scale.contiguous().view(torch.int32) >> 23
+    return exponent.to(torch.uint8).view(torch.float8_e8m0fnu)

@@ -29,19 +29,18 @@ def frequencies(config: ModelConfig, *, compressed: bool) -> Tensor:
     return plain / config.rope_factor * ramp + plain * (1 - ramp)
 
 
-def rotation_table(config: ModelConfig, length: int, *, compressed: bool) -> Tensor:
-    """`[length, rope_dim/2]` complex64: e^{i * position * frequency}."""
-    angles = torch.outer(
-        torch.arange(length, dtype=torch.float64), frequencies(config, compressed=compressed)
-    )
+def rotation_table(config: ModelConfig, length: int, width: int, *, compressed: bool) -> Tensor:
+    """`[length, width/2]` complex64 for vectors of `width`: e^{i * position * frequency} on the
+    last dimensions, 1 before them, so that one product serves the whole vector."""
+    turning = frequencies(config, compressed=compressed)
+    kept = turning.new_zeros(width // 2 - len(turning))
+    angles = torch.outer(torch.arange(length, dtype=torch.float64), torch.cat((kept, turning)))
     return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Turn the last `2*k` values of `x [n, (heads,) D]` by `rotation [n, k]`, in float32."""
-    k = rotation.shape[-1]
+    """Turn pairs of neighbours of `x [n, (heads,) width]` by `rotation [n, width/2]`, float32."""
     if x.dim() == 3:
         rotation = rotation.unsqueeze(1)
-    kept, tail = x[..., : -2 * k], x[..., -2 * k :].float()
-    turned = torch.view_as_complex(tail.unflatten(-1, (k, 2))) * rotation
-    return torch.cat((kept, torch.view_as_real(turned).flatten(-2).to(x.dtype)), -1)
+    pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * rotation).flatten(-2).to(x.dtype)

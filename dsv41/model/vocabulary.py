@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import torch
+from tokenizers import Regex, Tokenizer, normalizers
 from torch import Tensor
 
 from dsv41.model.config import ConfigError, ModelConfig
 
-_LONE_SPACE = ""
+_LONE_SPACE = "\ue000"  # stands in for a single space while others are stripped
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,6 @@ def token_map(config: ModelConfig, directory: str | Path) -> TokenMap:
     path = Path(directory) / "tokenizer.json"
     if not path.is_file():
         return modulo_map(config)
-    from tokenizers import Tokenizer
-
     tokenizer = Tokenizer.from_file(str(path))
     ids = compressed_ids(tokenizer)
     count = max(ids) + 1
@@ -55,7 +54,7 @@ def _map(ids: list[int], config: ModelConfig) -> TokenMap:
     return TokenMap(ids=torch.tensor(ids), pad=ids[config.engram_pad_token_id])
 
 
-def compressed_ids(tokenizer: object) -> list[int]:
+def compressed_ids(tokenizer: Tokenizer) -> list[int]:
     """Compressed id of every token id, numbered in order of first appearance."""
     seen: dict[str, int] = {}
     return [
@@ -64,24 +63,30 @@ def compressed_ids(tokenizer: object) -> list[int]:
     ]
 
 
-def _key(tokenizer: object, token_id: int) -> str:
+def _key(tokenizer: Tokenizer, token_id: int) -> str:
     text = tokenizer.decode([token_id], skip_special_tokens=False)
-    if "�" in text:
+    if "\ufffd" in text:
         return tokenizer.id_to_token(token_id)
     return normalise(text) or text
 
 
 def normalise(text: str) -> str:
     """NFKC, NFD, no accents, lower case, single spaces, stripped; one lone space survives."""
-    text = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text))
-    text = "".join(c for c in text if unicodedata.category(c) != "Mn").lower()
-    collapsed, in_space = [], False
-    for c in text:
-        space = c in " \t\r\n"
-        if not (space and in_space):
-            collapsed.append(" " if space else c)
-        in_space = space
-    text = "".join(collapsed)
-    if text == " ":
-        text = _LONE_SPACE
-    return text.strip().replace(_LONE_SPACE, " ")
+    return _normaliser().normalize_str(text)
+
+
+@lru_cache(maxsize=1)
+def _normaliser() -> normalizers.Normalizer:
+    # The library's own steps: they differ from Python's on final sigma and on some marks.
+    return normalizers.Sequence(
+        [
+            normalizers.NFKC(),
+            normalizers.NFD(),
+            normalizers.StripAccents(),
+            normalizers.Lowercase(),
+            normalizers.Replace(Regex(r"[ \t\r\n]+"), " "),
+            normalizers.Replace(Regex(r"^ $"), _LONE_SPACE),
+            normalizers.Strip(),
+            normalizers.Replace(_LONE_SPACE, " "),
+        ]
+    )
