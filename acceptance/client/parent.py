@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import select
 import signal
 import socket
@@ -11,13 +10,13 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from acceptance.client.memory import ABORT, ABORTS, GO, OUTCOMES, Field, Memory, Slot
+from acceptance.client.memory import ABORT, ABORTS, GO, Field, Memory
+from acceptance.client.progress import LiveView, Progress
 from acceptance.client.spec import WaveSpec
 from acceptance.client.store import Ending, store_wave
 from acceptance.errors import RunFailure
@@ -28,59 +27,6 @@ ABORT_TIMEOUT_S = 2.0
 DRAIN_S = 30
 PIPE_READ = 4096
 ROOT = Path(__file__).parents[2]
-
-_TOKEN_IDS = re.compile(rb'"token_ids": ?\[([0-9, ]+)\]')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotProgress:
-    """One request as it stands. Times are ns after the origin.
-
-    state: "waiting", "connecting", "sending", "prefill" (nothing generated yet), "decode", or the
-        outcome. tokens: IDs seen so far, good for a live view and for nothing else.
-    """
-
-    slot: int
-    state: str
-    bytes: int
-    reads: int
-    tokens: int
-    start_ns: int | None
-    first_ns: int | None
-    newest_ns: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """A wave as it stands. `elapsed_ns` is None before the barrier; `alive` is the process."""
-
-    slots: tuple[SlotProgress, ...]
-    elapsed_ns: int | None
-    alive: bool
-    done: bool
-
-
-class _Watch:
-    """What the live view has seen of one slot."""
-
-    def __init__(self) -> None:
-        self.reads = 0
-        self.bytes = 0
-        self.tokens = 0
-        self.first_ns: int | None = None
-        self.newest_ns: int | None = None
-        self.rest = b""
-
-    def feed(self, t_ns: int, data: bytes) -> None:
-        self.reads += 1
-        self.bytes += len(data)
-        self.newest_ns = t_ns
-        lines, newline, self.rest = (self.rest + data).rpartition(b"\n")
-        if newline:
-            for ids in _TOKEN_IDS.findall(lines):
-                self.tokens += ids.count(b",") + 1
-        if self.tokens and self.first_ns is None:
-            self.first_ns = t_ns
 
 
 class WaveClient:
@@ -102,9 +48,7 @@ class WaveClient:
         self._conditions: dict[str, Any] = {}
         self._went: datetime | None = None
         self._abort_reason: str | None = None
-        self._watches: list[_Watch] = []
-        self._cursor = 0
-        self._offset = 0
+        self._view: LiveView | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -135,8 +79,7 @@ class WaveClient:
         self._memory = Memory.create(
             requests, capacity_bytes=spec.capacity_bytes, reads_max=spec.reads_max
         )
-        self._watches = [_Watch() for _ in requests]
-        self._offset = self._memory.arena_offset
+        self._view = LiveView(self._memory)
         setup = {
             "slots": len(requests),
             "reads_max": spec.reads_max,
@@ -163,13 +106,14 @@ class WaveClient:
     def poll(self) -> Progress:
         """Where the wave stands: reads the shared memory, never the client."""
         memory, process = self._open()
-        self._catch_up(memory)
+        assert self._view is not None
+        is_done = process.poll() is not None
         origin = memory.field(Field.ORIGIN)
         return Progress(
-            slots=tuple(self._slot(memory, slot) for slot in range(memory.slots)),
+            slots=self._view.slots(),
             elapsed_ns=time.perf_counter_ns() - origin if origin else None,
-            alive=process.poll() is None,
-            done=process.poll() is not None,
+            alive=not is_done,
+            done=is_done,
         )
 
     def abort(self, reason: str) -> None:
@@ -279,32 +223,6 @@ class WaveClient:
         with suppress(BrokenPipeError):
             os.write(self._control, word)
 
-    def _catch_up(self, memory: Memory) -> None:
-        """Feed the reads that came since the last look to the live view."""
-        for index in range(self._cursor, memory.field(Field.READS)):
-            read = memory.read(index)
-            if read is None:
-                break
-            t_ns, slot, count = read
-            self._watches[slot].feed(
-                t_ns, bytes(memory.bytes_[self._offset : self._offset + count])
-            )
-            self._offset += count
-            self._cursor = index + 1
-
-    def _slot(self, memory: Memory, slot: int) -> SlotProgress:
-        watch = self._watches[slot]
-        return SlotProgress(
-            slot=slot,
-            state=_state(memory, slot, watch.tokens),
-            bytes=watch.bytes,
-            reads=watch.reads,
-            tokens=watch.tokens,
-            start_ns=memory.time(slot, Slot.START),
-            first_ns=watch.first_ns,
-            newest_ns=watch.newest_ns,
-        )
-
     def _wait(self, process: subprocess.Popen[bytes]) -> int:
         """Exit status of the client, at the latest when every request must have timed out."""
         assert self._spec is not None
@@ -387,19 +305,6 @@ def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
     except OSError as error:
         raise RunFailure("P3.6", f"{host}:{port}: {error.strerror}") from None
     return found[0], found[4]
-
-
-def _state(memory: Memory, slot: int, tokens: int) -> str:
-    outcome = OUTCOMES[memory.get(slot, Slot.OUTCOME)]
-    if outcome:
-        return outcome
-    if memory.time(slot, Slot.START) is None:
-        return "waiting"
-    if memory.time(slot, Slot.CONNECTED) is None:
-        return "connecting"
-    if memory.time(slot, Slot.SENT) is None:
-        return "sending"
-    return "decode" if tokens else "prefill"
 
 
 def _python_path() -> str:
