@@ -18,13 +18,13 @@ def register_cpu() -> None:
 
     # The class itself, not its name: a name is inspected in a subprocess, 8-10 s on two cores.
     ModelRegistry.register_model(ARCHITECTURE, DeepseekV41ForCausalLM)
-    _keep_chunked_prefill()
+    _correct_architecture()
     if envs.fork_engine():
         _fork_engine()
 
 
-def _keep_chunked_prefill() -> None:
-    """Say that the model is not MLA.
+def _correct_architecture() -> None:
+    """Say that the model is not MLA, and that its formats are no business of vLLM's.
 
     vLLM's CPU platform switches chunked prefill and prefix caching off for MLA models and
     exempts only the previous generation by name.
@@ -34,6 +34,10 @@ def _keep_chunked_prefill() -> None:
     class Convertor(convertors.ModelArchConfigConvertorBase):
         def is_deepseek_mla(self) -> bool:
             return False
+
+        def get_quantization_config(self) -> None:
+            # The loader reads the released formats itself; vLLM's CPU back end would refuse them.
+            return None
 
     convertors.MODEL_ARCH_CONFIG_CONVERTORS[MODEL_TYPE] = Convertor
 
