@@ -204,7 +204,7 @@ def draft_acceptance(evidence: LevelEvidence) -> Checked:
             continue
         if drafted is None or accepted is None:
             unknown.append(f"{where}: acceptance not readable")
-        elif drafted <= 0 or not 0 < accepted <= drafted:
+        elif not 0 < accepted <= drafted:
             invalid.append(f"{where}: {accepted} of {drafted} drafted tokens accepted")
     return settle(invalid, unknown, "drafts accepted on every active engine")
 

@@ -44,6 +44,7 @@ def _reference(*rounds, levels=("C1",), environment=None):
     ("times", "expected"),
     [
         pytest.param(["100/1"], Fraction(100), id="one"),
+        pytest.param(["1/2"], Fraction(1, 2), id="half-a-nanosecond"),
         pytest.param(["100/1", "101/1"], Fraction(201, 2), id="two"),
         pytest.param(["100/1", "900/1", "101/1"], Fraction(101), id="three"),
     ],

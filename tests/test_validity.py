@@ -135,8 +135,15 @@ def test_a_table_that_requires_everything_is_complete():
 def test_a_rule_missing_from_the_table_is_an_error(rule):
     table = {id: entry for id, entry in required().items() if id != rule.id}
 
-    with pytest.raises(UsageError, match=rf"^p.toml: \[rules\]: validity rule `{rule.id}` is miss"):
+    with pytest.raises(UsageError, match=rf"^p.toml: \[rules\]: .* `{rule.id}` is missing$"):
         check_table(table, "p.toml")
+
+
+def test_the_first_trouble_of_a_table_is_told_and_the_others_counted():
+    with pytest.raises(
+        UsageError, match=rf"`wave-count` is missing \(and {len(RULES) - 1} more\)$"
+    ):
+        check_table({}, "p.toml")
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,8 @@ SERVED = [
      "candidate-path-unknown"),
     ("candidate-path", "no-workers", _expecting(worker_count=0), "unknown",
      "candidate-path-unknown"),
+    ("candidate-path", "one-of-one", replace(_paths(a=1), expected=_expecting(
+        worker_count=1).expected), "valid", None),
     ("candidate-path", "no-candidate", evidence(paths_claimed=(), path_calls=None), "valid", None),
     ("candidate-path", "claim-unknown", evidence(paths_claimed=None), "unknown",
      "candidate-path-unknown"),
@@ -275,6 +277,13 @@ def test_the_reading_names_what_it_found():
     assert "measured engine 1: preemptions moved by 3" == found["preemptions"]
     assert "load/1000 900, steal ppm 0" == found["host-load"]
     assert "KV tokens by rank: 1000, 1128" == found["kv-capacity"]
+
+
+@pytest.mark.rule("P7.3")
+def test_a_path_that_ran_on_one_worker_says_so():
+    found = {one.id: one.reason for one in examine(_paths(a=1, b=0), required())}
+
+    assert "row_mask: ran on 1 of 2 workers" == found["candidate-path"]
 
 
 def test_a_coerced_option_is_named_with_both_values():
