@@ -83,8 +83,8 @@ class Host(Record, frozen=True, kw_only=True):
 class Expected(Record, frozen=True, kw_only=True):
     """What the RunSpec asks of this level. `waves` are the kinds of its waves in order: a second
     round on one service start has no warm-up (P3.1). `prompts` maps a wave to the SHA-256 of each
-    slot's prompt. `settings` maps keys of the effective configuration to values, `identity` keys of the
-    service's proof. `worker_count` is the number of workers that a path must run on."""
+    slot's prompt. `settings` maps keys of the effective configuration to values, `identity` keys
+    of the service's proof. `worker_count` is the number of workers that a path must run on."""
 
     concurrency: int
     waves: tuple[str, ...]

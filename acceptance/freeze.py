@@ -13,6 +13,8 @@ import msgspec
 from tokenizers import Tokenizer
 
 from acceptance import prompts
+from acceptance.accuracy import plan as accuracy_plan
+from acceptance.accuracy.dataset import QuestionSet
 from acceptance.archive import (
     check_run_dir,
     create_run_dir,
@@ -48,6 +50,7 @@ class Prepared:
     profile_bytes: bytes
     model_dir: Path
     banks: dict[str, prompts.Bank]
+    questions: QuestionSet | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +103,19 @@ def prepare(profile_path: Path, run_id: str | None) -> Prepared:
         raise UsageError(f"run id {run_id!r}: use letters, digits, '-', '_' and '.' only")
     check_run_dir(runs_dir(), run_id, bytes_needed(profile))
     model_dir = prepare_model(profile)
+    questions = None
+    if profile.scopes.accuracy == "planned":
+        if profile.accuracy is None:
+            raise UsageError(f"{profile_path.name}: accuracy is planned, but [accuracy] is missing")
+        accuracy_plan.check_profile(profile.accuracy, profile_path.name)
+        questions = accuracy_plan.load(profile.accuracy, ROOT)
     prepared = Prepared(
         run_id=run_id,
         profile=profile,
         profile_bytes=profile_bytes,
         model_dir=model_dir,
         banks=make_banks(profile, model_dir),
+        questions=questions,
     )
     check(service_spec(profile, model_dir))
     return prepared
@@ -147,6 +157,8 @@ def bytes_needed(profile: Profile) -> int:
     for size in (profile.load.warmup, profile.load.measured):
         requests = 2 * profile.load.attempts_max * sum(CONCURRENCY[c] for c in profile.load.levels)
         total += requests * (size.input_tokens * 16 + size.output_tokens * 450)
+    if profile.accuracy is not None:
+        total += profile.accuracy.count * (16_000 + profile.accuracy.max_tokens * 450)
     return total
 
 
@@ -191,6 +203,15 @@ def _write(run_dir: Path, prepared: Prepared, plan: tuple[str, ...]) -> Frozen:
     )
     prompts.check_release(release, banks["warmup"], banks["measured"])
     _write_plan(run_dir, prepared.profile_bytes, plan, release, banks)
+    if profile.accuracy is not None and prepared.questions is not None:
+        encoding = tuple(f for f in model if f.path.startswith(("tokenizer", "chat_template")))
+        asked = accuracy_plan.freeze(
+            profile.accuracy,
+            prepared.questions,
+            model=profile.model.served_name,
+            encoding=encoding,
+        )
+        accuracy_plan.write_plan(run_dir, asked)
     write_record(run_dir / "patch/deployed.json", tools)
     runspec = RunSpec(
         schema=SCHEMA,

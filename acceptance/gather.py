@@ -18,7 +18,7 @@ from acceptance.evidence import (
 )
 from acceptance.metrics import LevelExpectation, Limits
 from acceptance.proof import Proof
-from acceptance.protocol import CONCURRENCY, WAVES, completion_body
+from acceptance.protocol import CONCURRENCY, WAVES, completion_body, data_parallel_rank
 from acceptance.records import Attempt, Request, RequestFigures
 from acceptance.runspec import RunSpec
 from acceptance.steps import waves
@@ -59,7 +59,7 @@ def request_bytes(
         host="127.0.0.1",
         port=port,
         path="/v1/completions",
-        rank=request.rank,
+        rank=data_parallel_rank(request.slot, runspec.profile.data_parallel_size),
         body=canonical(body),
     )
 

@@ -79,19 +79,25 @@ def newest(judged: Iterable[Judged]) -> tuple[LevelFigures, ...]:
 
 
 def figures(
-    runspec: RunSpec, runspec_sha256: str, levels: Iterable[LevelFigures], missing: Sequence[str]
+    runspec: RunSpec,
+    runspec_sha256: str,
+    levels: Iterable[LevelFigures],
+    missing: Sequence[str],
+    accuracy: ScopeVerdict | None = None,
 ) -> Figures:
     """The figures of a run: TPOT(C), and the verdict of each scope.
 
     `levels` holds the newest attempt of each level of each round that was begun, in the protocol's
-    order; `missing` says what stopped the run, if anything did.
+    order; `missing` says what stopped the run, if anything did; `accuracy` is the verdict on the
+    answers, None where no question was asked.
     """
     known = tuple(levels)
     b1, b2 = (_means(known, name) for name in ROUNDS)
     performance = _performance(runspec, known, b1, b2, missing)
     scopes = (
         scope_verdict("performance", performance),
-        *(_unplanned(runspec, name) for name in ("accuracy", "function")),
+        accuracy or _not_asked(runspec, performance),
+        _unplanned(runspec, "function"),
     )
     planned = [s for s in scopes if runspec.profile.scopes[s.scope] == "planned"]
     return Figures(
@@ -137,6 +143,21 @@ def _performance(
         b2_ns=b2,
         limits_ns=limits,
         obstacles=obstacles,
+    )
+
+
+def _not_asked(runspec: RunSpec, performance: Judgement) -> ScopeVerdict:
+    """P4.3: NOT_RUN with the reason; INCONCLUSIVE where it was due and could not be finished."""
+    if runspec.profile.scopes["accuracy"] != "planned":
+        return _unplanned(runspec, "accuracy")
+    gated = verdict.gate_accuracy(performance)
+    if gated is not None:
+        return scope_verdict("accuracy", gated)
+    return ScopeVerdict(
+        scope="accuracy",
+        verdict=Verdict.NOT_RUN.value,
+        rule="P4.3",
+        reason="the questions were not asked to their end",
     )
 
 

@@ -32,8 +32,12 @@ class View:
         self.console.file.flush()
 
     @contextmanager
-    def wave(self, title: str, tokens_total: int) -> Generator[Callable[[Progress], None]]:
-        """Gives the function that shows a wave's progress; says one line when it is over."""
+    def wave(self, title: str, tokens_total: int | None) -> Generator[Callable[[Progress], None]]:
+        """Gives the function that shows a wave's progress; says one line when it is over.
+
+        `tokens_total`: None where nobody knows how long the answers get; then the ETA goes by
+        requests.
+        """
         last: list[Progress] = []
         if self.is_live:
             with Live(console=self.console, auto_refresh=False, transient=True) as live:
@@ -58,7 +62,7 @@ class View:
             self.say(line(title, tokens_total, last[0]))
 
 
-def cells(progress: Progress, tokens_total: int) -> tuple[str, ...]:
+def cells(progress: Progress, tokens_total: int | None) -> tuple[str, ...]:
     """One row of the table, in the order of `COLUMNS`."""
     states = [slot.state for slot in progress.slots]
     tokens = sum(slot.tokens for slot in progress.slots)
@@ -66,18 +70,23 @@ def cells(progress: Progress, tokens_total: int) -> tuple[str, ...]:
     rate = tokens / seconds if seconds else 0.0
     in_flight = sum(state in (*BEFORE_FIRST, "decode") for state in states)
     waiting = states.count("waiting")
+    done = len(states) - waiting - in_flight
+    if tokens_total is None:
+        left = seconds * (len(states) - done) / done if done else None
+    else:
+        left = (tokens_total - tokens) / rate if rate else None
     return (
         str(waiting),
         str(in_flight),
         str(sum(slot.first_ns is not None for slot in progress.slots)),
-        str(len(states) - waiting - in_flight),
-        f"{tokens}/{tokens_total}",
+        str(done),
+        str(tokens) if tokens_total is None else f"{tokens}/{tokens_total}",
         f"{rate:.0f}",
-        f"{(tokens_total - tokens) / rate:.0f} s" if rate else "?",
+        "?" if left is None else f"{left:.0f} s",
     )
 
 
-def line(title: str, tokens_total: int, progress: Progress) -> str:
+def line(title: str, tokens_total: int | None, progress: Progress) -> str:
     """The same as one line of text."""
     row = dict(zip(COLUMNS, cells(progress, tokens_total), strict=True))
     seconds = (progress.elapsed_ns or 0) / 1e9
@@ -87,7 +96,7 @@ def line(title: str, tokens_total: int, progress: Progress) -> str:
     )
 
 
-def _table(title: str, tokens_total: int, progress: Progress) -> Table:
+def _table(title: str, tokens_total: int | None, progress: Progress) -> Table:
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2))
     for name in COLUMNS:
         table.add_column(name, justify="right")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from acceptance.errors import UsageError
 from acceptance.plan import parse_outside, parse_plan
 from acceptance.settings import ROOT
 
@@ -53,7 +54,7 @@ def _covers(entry: str, test: str) -> bool:
 
 
 def collect(marker: str) -> list[str]:
-    """Ids of the tests with a marker."""
+    """Ids of the tests with a marker. UsageError where the tests can't be collected."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", marker],
         cwd=ROOT,
@@ -61,4 +62,7 @@ def collect(marker: str) -> list[str]:
         text=True,
         check=False,
     )
+    if done.returncode not in (0, 5):
+        last = (done.stdout + done.stderr).strip().splitlines()[-1:]
+        raise UsageError(f"collecting the tests with marker {marker} failed: {''.join(last)}")
     return [line for line in done.stdout.splitlines() if "::" in line]

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from acceptance.accuracy.records import AccuracyProfile
 from acceptance.errors import UsageError
 from acceptance.protocol import BANK_SIZE, CONCURRENCY
 from acceptance.records import Record
@@ -120,6 +121,7 @@ class Profile(Record, frozen=True, kw_only=True):
     targets_ms: dict[str, str]
     scopes: Scopes
     rules: dict[str, str]
+    accuracy: AccuracyProfile | None = None
 
     def targets_ns(self) -> dict[str, Fraction]:
         """P4.4: the absolute target of each level in ns per token, exact."""

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from acceptance import archive, freeze, judge
+from acceptance import archive, asking, freeze, judge, verdict
+from acceptance.accuracy.edge import identity_sha256
 from acceptance.errors import RunFailure, UsageError
 from acceptance.gather import attempt_dir
 from acceptance.level import LevelRunner
@@ -22,7 +23,7 @@ from acceptance.live import View
 from acceptance.outcomes import fail, inconclusive, not_run
 from acceptance.plan import Outcome, fold
 from acceptance.protocol import Verdict, worst
-from acceptance.records import SCHEMA, Attempt, Figures
+from acceptance.records import SCHEMA, Attempt, Figures, FileHash, ScopeVerdict
 from acceptance.report import write_report
 from acceptance.rounds import Rounds
 from acceptance.runspec import RunSpec
@@ -56,6 +57,9 @@ class GateSession:
         self.console: Any = None
         self.results: dict[str, StepResult] = {}
         self.judged: list[judge.Judged] = []
+        self.performance: FileHash | None = None
+        self.measured_identity: str | None = None
+        self.accuracy: ScopeVerdict | None = None
         self.failure: StepResult | None = None
         self.bug: str | None = None
         self.last_line = ""
@@ -132,6 +136,7 @@ class GateSession:
             "B1-stop": lambda: self._stop("B1"),
             "B2-stop": lambda: self._stop("B2"),
             "performance": self._performance,
+            "accuracy": self._accuracy,
             "recomputation": self._recomputation,
         }
         if step in named:
@@ -177,9 +182,29 @@ class GateSession:
             self._keep(one)
 
     def _performance(self) -> StepResult:
-        figures = self._figures()
-        scope = next(s for s in figures.scopes if s.scope == "performance")
-        return StepResult(verdict=Verdict(scope.verdict), rule=scope.rule, reason=scope.reason)
+        """The two-round verdict, written down before the first question is asked (P5.6)."""
+        scope = self._compute().scopes[0]
+        self.performance = archive.write_record(
+            self.frozen.run_dir / "results/performance.json", scope
+        )
+        self.measured_identity = identity_sha256(self.rounds.services["B2"].identity())
+        return _of_scope(scope)
+
+    def _accuracy(self) -> StepResult:
+        performance = self.results["performance"]
+        gated = verdict.gate_accuracy(performance.verdict)
+        if gated is not None:
+            return StepResult(verdict=gated.verdict, rule=gated.rule, reason=gated.reason)
+        figures = asking.ask(
+            self.frozen,
+            self.rounds.services["B2"],
+            self.view,
+            measured_identity_sha256=self.measured_identity,
+            performance_sha256=self.performance.sha256 if self.performance else None,
+        )
+        self.accuracy = figures.verdict
+        self.view.say(f"accuracy: {figures.correct} of {figures.count} right")
+        return _of_scope(figures.verdict)
 
     def _stop(self, round_name: str) -> StepResult:
         if self.rounds.services.get(round_name) is None:
@@ -200,12 +225,19 @@ class GateSession:
         path = self.frozen.run_dir / "results/figures.json"
         if path.exists():
             return msgspec.json.decode(path.read_bytes(), type=Figures)
-        stopped = [f"{self.failure.rule}: {self.failure.reason}"] if self.failure else []
-        figures = judge.figures(
-            self.runspec, self.frozen.runspec_sha256, judge.newest(self.judged), stopped
-        )
+        figures = self._compute()
         archive.write_record(path, figures)
         return figures
+
+    def _compute(self) -> Figures:
+        stopped = [f"{self.failure.rule}: {self.failure.reason}"] if self.failure else []
+        return judge.figures(
+            self.runspec,
+            self.frozen.runspec_sha256,
+            judge.newest(self.judged),
+            stopped,
+            self.accuracy,
+        )
 
     def _recomputation(self) -> StepResult:
         """P6.2: the archived validator recomputes everything from the raw bytes, in a process of
@@ -287,6 +319,10 @@ class GateSession:
         """Where the report lies; the verdict line comes after everything else."""
         if self.report:
             line(f"report: {self.report}")
+
+
+def _of_scope(scope: ScopeVerdict) -> StepResult:
+    return StepResult(verdict=Verdict(scope.verdict), rule=scope.rule, reason=scope.reason)
 
 
 def _passed() -> StepResult:

@@ -4,6 +4,7 @@ Each case is a process of its own, as a user would start it. The service under t
 `acceptance.testing.fake_vllm`; that real vLLM goes the same way is shown in `tests_service/`.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -181,6 +182,68 @@ def test_a_clean_run_passes_and_its_archive_verifies_until_a_byte_is_flipped(gat
         assert (1, True) == (status, name.rpartition("/")[2] in says), (name, says)
     (run.run_dir / "results/extra").touch()
     assert 1 == verify(run.run_dir)[0]
+
+
+def asking_profile(*, wrong=0, fault="none", target="500"):
+    """A profile that claims accuracy too: 12 questions, 11 of them must be right."""
+    answers = ROOT / "tests/data/gsm8k/questions.jsonl"
+    table = {
+        "questions": str(answers),
+        "questions_sha256": hashlib.sha256(answers.read_bytes()).hexdigest(),
+        "count": 12, "threshold": 11, "concurrency": 4, "max_tokens": 64, "timeout_s": 20,
+        "template": "{question}", "evaluator": "released",
+    }  # fmt: skip
+    lines = [f"{name} = {json.dumps(value)}" for name, value in table.items()]
+    accuracy = "\n".join(
+        [
+            "[accuracy]",
+            *lines,
+            "needs_reasoning = true",
+            "",
+            "[accuracy.generation_kwargs]",
+            "temperature = 0",
+            "",
+            "[rules]",
+        ]
+    )
+    return fake_profile(
+        levels=ALL,
+        fault=fault,
+        extra=("--answers", str(answers), "--wrong", str(wrong)),
+        changes=[
+            ('accuracy = "no trained checkpoint"', 'accuracy = "planned"'),
+            ('plan = "gate-performance"', 'plan = "gate-accuracy"'),
+            ('C4 = "1000"', f'C4 = "{target}"'),
+            ("[rules]", accuracy),
+        ],
+    )
+
+
+@pytest.mark.rule("P5.4")
+@pytest.mark.parametrize(
+    ("options", "status", "says"),
+    [
+        pytest.param({"wrong": 1}, 0, "PASS run-1 scope: performance, accuracy", id="enough"),
+        pytest.param({"wrong": 2}, 1, "FAIL run-1 P5.4: ", id="too-few"),
+        pytest.param({"fault": "chat-no-done"}, 10, "INCONCLUSIVE run-1 P5.4: ", id="failed"),
+        pytest.param({"target": "0.001"}, 1, "FAIL run-1 P4.4: ", id="performance-failed"),
+    ],
+)
+def test_the_questions_are_asked_of_the_measured_service(gate, options, status, says):
+    run = gate(asking_profile(**options))
+    found, last, output = run.end()
+
+    assert (status, says) == (found, last[: len(says)]), output
+    assert 0 == verify(run.run_dir)[0]
+    scopes = {s["scope"]: s["verdict"] for s in run.json("results/figures.json")["scopes"]}
+    if "target" in options:
+        assert "NOT_RUN" == scopes["accuracy"]
+        assert not (run.run_dir / "results/accuracy").exists()
+    else:
+        asked = run.json("results/accuracy/accuracy.json")
+        measured = run.json("results/B2/C16/attempt-1/attempt.json")
+        assert asked["service_id"] == measured["service_id"]
+        assert asked["before"]["identity_sha256"] == asked["measured_identity_sha256"]
 
 
 @pytest.mark.rule("P3.1")

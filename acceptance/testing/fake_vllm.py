@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 FAULTS = (
@@ -30,6 +31,7 @@ FAULTS = (
     "preempt",
     "slow",
     "hang-in-measured",
+    "chat-no-done",
 )
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
@@ -47,6 +49,11 @@ class Fake:
         self.output_tokens = 0
         self.preemptions = 0
         self.running = 0
+        self.golds: list[tuple[str, str]] = []
+        if options.answers:
+            for line in Path(options.answers).read_text(encoding="utf-8").splitlines():
+                item = json.loads(line)
+                self.golds.append((item["question"], item["answer"].rpartition("#### ")[2]))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, one request."""
@@ -65,6 +72,9 @@ class Fake:
     async def _answer(
         self, writer: asyncio.StreamWriter, method: str, path: str, body: bytes
     ) -> None:
+        if (method, path) == ("POST", "/v1/chat/completions"):
+            await self._chat(writer, json.loads(body))
+            return
         if (method, path) == ("POST", "/v1/completions"):
             request = json.loads(body)
             if request.get("stream"):
@@ -147,6 +157,28 @@ class Fake:
         writer.write(b"0\r\n\r\n")
         await writer.drain()
 
+    async def _chat(self, writer: asyncio.StreamWriter, request: dict[str, Any]) -> None:
+        """Answer a question of the file `--answers`, except the first `--wrong` of them."""
+        text = request["messages"][-1]["content"]
+        number, gold = next((i, g) for i, (q, g) in enumerate(self.golds) if q in text)
+        said = "-1" if number < self.options.wrong else gold
+        name = f"chatcmpl-{number}"
+        count = 0
+        writer.write(HEAD)
+        for delta in ({"reasoning": "so"}, {"content": "The answer is "}, {"content": said}):
+            count += 1
+            choice = {"index": 0, "delta": delta, "finish_reason": None}
+            _event(writer, json.dumps({"id": name, "choices": [choice]}))
+        choice = {"index": 0, "delta": {}, "finish_reason": "stop"}
+        _event(writer, json.dumps({"id": name, "choices": [choice]}))
+        usage = {"prompt_tokens": 9, "completion_tokens": count, "total_tokens": 9 + count}
+        _event(writer, json.dumps({"id": name, "choices": [], "usage": usage}))
+        if self.options.fault != "chat-no-done":
+            _event(writer, "[DONE]")
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        self._count(9, count)
+
     def _metrics(self) -> str:
         label = f'{{engine="0",model_name="{self.options.served_model_name}"}}'
         success = label.replace("}", ',finished_reason="length"}')
@@ -199,6 +231,8 @@ def main() -> None:
     parser.add_argument("--fault", choices=FAULTS, default="none")
     parser.add_argument("--frame-s", type=float, default=0.002)
     parser.add_argument("--warmup-tokens", type=int, default=4)
+    parser.add_argument("--answers", help="JSON lines with `question` and `answer`")
+    parser.add_argument("--wrong", type=int, default=0, help="how many are answered wrong")
     options = parser.parse_args()
     if options.fault == "die-at-start":
         sys.exit("RuntimeError: no memory for the KV cache")
