@@ -1,0 +1,265 @@
+"""Train the small model on two CPU cores; stop it at any time and start it again.
+
+    python -m dsv41.tiny.train --out DIR [--seed N] [--steps N] [--minutes M] [--processes P]
+
+DIR keeps `state.pt` (weights, optimiser, step), `log.jsonl` and, at the end, `weights.safetensors`
+under the model's flat names.  The batches of a step depend on seed and step alone, so a resumed
+training sees what an unbroken one would have seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.nn import functional as F
+
+from dsv41.model.config import ModelConfig
+from dsv41.model.init import init_weights
+from dsv41.model.params import bind
+from dsv41.model.vocabulary import TokenMap, compressed_ids
+from dsv41.tiny import data, dense
+from dsv41.tiny.optimise import Optimiser
+from dsv41.tiny.tokenizer import build_tokenizer
+
+CONFIG = Path(__file__).with_name("config.json")
+_BIAS_RATE = 2e-3  # per step, towards an even use of the experts
+_CLIP = 1.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a training run is; everything but the time limits decides its result."""
+
+    out: str
+    seed: int
+    steps: int
+    minutes: float
+    processes: int
+    batch: int  # examples per process and step
+    matrix_lr: float
+    lr: float
+    is_bf16: bool
+
+    def factor(self, step: int) -> float:
+        """Warm up over 50 steps, hold, and come down over the last 30 %."""
+        left = (self.steps - step) / (0.3 * self.steps)
+        return min(1.0, (step + 1) / 50, max(left, 0.02))
+
+
+def start_weights(config: ModelConfig, seed: int) -> dict[str, Tensor]:
+    """Seeded weights from which this architecture learns: calm mixes, small outputs."""
+    weights = init_weights(config, seed)
+    hc = config.hc_mult
+    for name, weight in weights.items():
+        if name.endswith(("hc_attn_base", "hc_ffn_base")):
+            weight.zero_()
+            weight[2 * hc :] = 2.0 * torch.eye(hc).flatten()
+        elif name.endswith("_scale"):
+            weight.fill_(0.5)
+        elif name.endswith(("attn_sink", "gate.bias", "gate.bias_vl")):
+            weight.zero_()
+        elif name.endswith(("_norm.weight", "q_weight", "k_weight")):
+            weight.fill_(1.0)
+        elif name.endswith(("wo_b.weight", "w2.weight", "engram.wkv.weight")):
+            weight.mul_(0.3)
+        elif name in ("embed.weight", "head.weight") or name.endswith("engram.embed.weight"):
+            weight.mul_(0.5)
+    return weights
+
+
+def trainable(name: str) -> bool:
+    """The target's weights that have a gradient: not the indexer's, not the router's bias."""
+    return not name.startswith("mtp.") and "indexer" not in name and "gate.bias" not in name
+
+
+def tiny_map(config: ModelConfig, tokenizer: Tokenizer) -> TokenMap:
+    """The n-gram ids of the small tokenizer."""
+    ids = compressed_ids(tokenizer)
+    return TokenMap(torch.tensor(ids), ids[config.engram_pad_token_id])
+
+
+class Trainer:
+    """One process's part of the training of the target."""
+
+    def __init__(self, plan: Plan, rank: int) -> None:
+        self.plan, self.rank = plan, rank
+        self.config = ModelConfig.from_file(CONFIG)
+        self.tokenizer = build_tokenizer()
+        self.map = tiny_map(self.config, self.tokenizer)
+        self.weights = start_weights(self.config, plan.seed)
+        self.trained = {n: w for n, w in self.weights.items() if trainable(n)}
+        self.optimiser = Optimiser(self.trained, plan.matrix_lr, plan.lr)
+        self.made = dense.tables(self.config, data.LENGTH)
+        self.dtype = torch.bfloat16 if plan.is_bf16 else torch.float32
+        self.step = 0
+        for weight in self.trained.values():
+            weight.requires_grad_()
+
+    def losses(self, batch: data.Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean loss of the answers' tokens, which answers are right throughout, expert loads."""
+        params = bind(self.weights, self.config)
+        rows = dense.memory_rows(batch.ids, self.map, self.config)
+        out = dense.run(params, self.config, batch.ids, rows, self.made, self.dtype)
+        width = batch.where.unsqueeze(-1).expand(-1, -1, self.config.hidden_size)
+        scored = dense.head(out.hidden.gather(1, width), params, self.config)
+        each = F.cross_entropy(scored.flatten(0, 1), batch.wanted.flatten(), reduction="none")
+        weight = batch.weight.flatten()
+        wrong = (scored.argmax(-1) != batch.wanted) & (batch.weight > 0)
+        return (each * weight).sum() / weight.sum(), ~wrong.any(-1), out.load
+
+    def advance(self) -> dict[str, float]:
+        """One step; the same on every process after the gradients are averaged."""
+        batch = data.train_batch(
+            self.tokenizer, self.plan.seed, self.step, self.rank, self.plan.batch
+        )
+        loss, right, load = self.losses(batch)
+        names = list(self.trained)
+        found = torch.autograd.grad(loss, [self.trained[n] for n in names])
+        extra = torch.cat((loss.detach().view(1), right.float().mean().view(1), load.flatten()))
+        flat = torch.cat([*(g.flatten() for g in found), extra])
+        if self.plan.processes > 1:
+            dist.all_reduce(flat)
+            flat /= self.plan.processes
+        sizes = [g.numel() for g in found]
+        parts = flat[: sum(sizes)].split(sizes)
+        norm = float(flat[: sum(sizes)].norm())
+        shrink = min(1.0, _CLIP / (norm + 1e-6))
+        gradients = {
+            n: p.view(g.shape) * shrink for n, p, g in zip(names, parts, found, strict=True)
+        }
+        self.optimiser.step(gradients, self.plan.factor(self.step))
+        self._balance(flat[-load.numel() :].view(load.shape))
+        self.step += 1
+        tail = flat[sum(sizes) :]
+        return {"loss": float(tail[0]), "right": float(tail[1]), "norm": norm}
+
+    def _balance(self, load: Tensor) -> None:
+        for layer, chosen in enumerate(load):
+            bias = self.weights[f"layers.{layer}.ffn.gate.bias"]
+            bias += _BIAS_RATE * self.plan.factor(self.step) * (chosen.mean() - chosen).sign()
+
+    @torch.no_grad()
+    def held_out(self, count: int = 96) -> float:
+        """Share of problems of the test split (not the frozen ones) answered right throughout."""
+        random_ = data.random.Random(f"{self.plan.seed} held out {self.step}")
+        rights = []
+        for _ in range(count // self.plan.batch):
+            found = [data.held_out(random_, self.tokenizer) for _ in range(self.plan.batch)]
+            batch = data.collate(found, data.LENGTH)
+            rights.append(self.losses(batch)[1].float().mean())
+        return float(torch.stack(rights).mean())
+
+    def save(self, path: Path) -> None:
+        """Whole or not at all."""
+        work = path.with_suffix(".tmp")
+        state = {"step": self.step, "weights": self.weights, "optimiser": self.optimiser.state()}
+        torch.save(state, work)
+        os.replace(work, path)
+
+    def restore(self, path: Path) -> None:
+        state = torch.load(path, weights_only=True)
+        self.step = state["step"]
+        with torch.no_grad():
+            for name, weight in self.weights.items():
+                weight.copy_(state["weights"][name])
+        self.optimiser.restore(state["optimiser"])
+
+
+def work(rank: int, plan: Plan) -> None:
+    """One process: train until the last step or the time limit."""
+    torch.set_num_threads(1)
+    if plan.processes > 1:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        rendezvous = Path(plan.out, f".rendezvous-{os.getppid()}").resolve()
+        dist.init_process_group(
+            "gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=plan.processes
+        )
+    trainer, state = Trainer(plan, rank), Path(plan.out, "state.pt")
+    if state.is_file():
+        trainer.restore(state)
+    begun = saved = time.monotonic()
+    meter: list[dict[str, float]] = []
+    while trainer.step < plan.steps:
+        meter.append(trainer.advance())
+        now = time.monotonic()
+        is_over = torch.tensor([float(now - begun > plan.minutes * 60), float(now - saved > 120)])
+        if plan.processes > 1:
+            dist.broadcast(is_over, 0)
+        is_last = bool(is_over[0]) or trainer.step == plan.steps
+        if rank == 0 and (trainer.step % 20 == 0 or is_last):
+            tested = trainer.step % 100 == 0 or is_last
+            _log(plan, trainer, meter, now - begun, trainer.held_out() if tested else None)
+            meter = []
+        if is_over[1] or is_last:
+            saved = now
+            if rank == 0:
+                trainer.save(state)
+        if is_last:
+            break
+    if rank == 0:
+        weights = {n: w.detach().contiguous() for n, w in trainer.weights.items()}
+        save_file(weights, str(Path(plan.out, "weights.safetensors")))
+    if plan.processes > 1:
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+def _log(
+    plan: Plan,
+    trainer: Trainer,
+    meter: list[dict[str, float]],
+    seconds: float,
+    held_out: float | None,
+) -> None:
+    row: dict[str, Any] = {"step": trainer.step, "seconds": round(seconds, 1)}
+    row["rate"] = plan.factor(trainer.step)
+    for key in ("loss", "right", "norm"):
+        row[key] = round(sum(m[key] for m in meter) / len(meter), 5)
+    row["held_out"] = held_out
+    with Path(plan.out, "log.jsonl").open("a", encoding="utf-8") as handle:
+        handle.write(json.dumps(row) + "\n")
+
+
+def parse(argv: list[str] | None) -> Plan:
+    parser = argparse.ArgumentParser(prog="python -m dsv41.tiny.train")
+    parser.add_argument("--out", type=Path, required=True, help="directory of this run")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=4000, help="length of the schedule")
+    parser.add_argument("--minutes", type=float, default=1e9, help="stop earlier, to resume")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=32, help="examples per process and step")
+    parser.add_argument("--matrix-lr", type=float, default=0.02)
+    parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--bf16", action="store_true", help="matrix products in bfloat16")
+    a = parser.parse_args(argv)
+    a.out.mkdir(parents=True, exist_ok=True)
+    return Plan(
+        str(a.out), a.seed, a.steps, a.minutes, a.processes, a.batch, a.matrix_lr, a.lr,
+        a.bf16,
+    )  # fmt: skip
+
+
+def main(argv: list[str] | None = None) -> int:
+    plan = parse(argv)
+    if plan.processes == 1:
+        work(0, plan)
+    else:
+        mp.spawn(work, args=(plan,), nprocs=plan.processes)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
