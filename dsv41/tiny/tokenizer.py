@@ -26,7 +26,7 @@ PHRASES = (
 _VISIBLE = ("<think>", "</think>")
 _PIECES = r" ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s"
 
-# Frozen.  Thinking is off unless asked for; effort is low 50, high 75 (default), max 100 or a number.
+# Frozen.  Thinking is off unless asked for; effort: low 50, high 75 (default), max 100, a number.
 CHAT_TEMPLATE = (
     "{{ bos_token }}"
     "{% set effort = reasoning_effort | default('high') %}"
