@@ -256,7 +256,8 @@ def test_capacity_is_read_for_each_engine_of_two_where_the_metrics_give_the_sum(
         ),
         pytest.param(
             "(EngineCore pid=2) INFO NPU KV cache size: 16 tokens\n"
-            "(EngineCore pid=2) INFO NPU KV cache size: 15 tokens\n",
+            "(EngineCore pid=2) INFO NPU KV cache size: 15 tokens\n"
+            "(EngineCore pid=2) INFO NPU KV cache size: 17 tokens\n",
             1,
             (15,),
             id="workers-differ",
