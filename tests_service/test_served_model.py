@@ -44,7 +44,7 @@ class Condition:
     ranks: int = 1
 
 
-TIGHT = Condition(block_size=8, blocks=60, budget=33, drafter=DSPARK)
+TIGHT = Condition(block_size=8, blocks=34, budget=33, drafter=DSPARK)
 DEEP = {
     "blocks-of-8-odd-chunks": Condition(block_size=8, blocks=512, budget=17),
     "blocks-of-16-tight": Condition(block_size=16, blocks=32, budget=64),
