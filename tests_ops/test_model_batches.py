@@ -107,7 +107,7 @@ def test_random_schedules_give_the_oracles_logits(case: Case, seed: int) -> None
 
 
 @pytest.mark.deep
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases(longest=1), seed=st.integers(0, 10**6))
 def test_many_random_schedules_give_the_oracles_logits(case: Case, seed: int) -> None:
     check(case, seed)

@@ -47,11 +47,15 @@ def test_the_logits_command_prints_the_same_bytes_again(
     assert printed(capsys, tmp_path / "m") == printed(capsys, tmp_path / "m")
 
 
-@pytest.mark.parametrize("init", ["plain", "bigram"])
-def test_a_made_checkpoint_means_the_same_to_the_oracle(tmp_path: Path, init: str) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [["--init", "plain"], ["--init", "bigram"], ["--format", "released", "--shards", "3"]],
+    ids=["plain", "bigram", "released-format"],
+)
+def test_a_made_checkpoint_means_the_same_to_the_oracle(tmp_path: Path, options: list[str]) -> None:
     """Config, weights and tokenizer are read by the oracle's own code, its token map included."""
     directory = tmp_path / "made"
-    assert make_checkpoint.main(["--out", str(directory), "--init", init]) == 0
+    assert make_checkpoint.main(["--out", str(directory), *options]) == 0
     oracle = checkpoint.load(directory, dtype=torch.float64)
     tokens = [t % oracle.cfg.vocab_size for t in TOKENS]
     expected = forward(oracle, tokens).logits
