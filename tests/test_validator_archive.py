@@ -1,7 +1,9 @@
 """Sealed archives: any byte that is not as it was sealed is found, and the file is named."""
 
 import hashlib
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +48,7 @@ def test_an_intact_archive_reproduces_its_verdict(sealed):
     result = validator.verify(sealed)
 
     assert 0 == result.status, result.lines
-    assert "PASS reproduced" in result.lines[0]
+    assert "PASS as recorded; reproduced" in result.lines[0]
 
 
 def test_verifying_twice_gives_the_same_and_changes_nothing(sealed):
@@ -230,6 +232,70 @@ def test_a_manifest_of_another_runspec_is_found(copy):
     assert "plan/runspec.json: is not the RunSpec that manifest.json names" == result.lines[0]
 
 
+def set_json(run_dir, path, *keys, to):
+    value = whole = json.loads((run_dir / path).read_bytes())
+    for key in keys[:-1]:
+        value = value[key]
+    value[keys[-1]] = to
+    (run_dir / path).write_bytes(runs.canonical(whole))
+    runs.reseal(run_dir)
+
+
+def claim(run_dir, verdict):
+    set_json(run_dir, "results/verdict.json", "verdict", to=verdict)
+    set_json(run_dir, "results/verdict.json", "line", to=f"{verdict} made-up-1 made up")
+
+
+def test_a_verdict_better_than_a_planned_test_is_found(copy):
+    set_json(copy, "results/outcomes.json", 1, "verdict", to="NOT_RUN")
+
+    result = validator.verify(copy)
+
+    line = "results/verdict.json: verdict: PASS recorded, its tests give NOT_RUN"
+    assert (1, (line,)) == (result.status, result.lines)
+
+
+def test_a_planned_test_that_did_not_run_is_found(copy):
+    outcomes = json.loads((copy / "results/outcomes.json").read_bytes())
+    (copy / "results/outcomes.json").write_bytes(runs.canonical(outcomes[:2]))
+    runs.reseal(copy)
+
+    result = validator.verify(copy)
+
+    assert (1, True) == (result.status, "its tests give NOT_RUN" in result.lines[0])
+
+
+def test_a_verdict_better_than_the_raw_bytes_is_found(copy):
+    """The seal fits and the tests say PASS; the bytes say that a level was preempted."""
+    path = copy / "results/B2/C1/attempt-1/metrics-2.txt"
+    path.write_bytes(re.sub(rb"(preemptions_total\S+) 0", rb"\1 1", path.read_bytes()))
+    runs.reseal(copy)
+
+    result = validator.verify(copy)
+
+    assert 1 == result.status
+    assert "results/verdict.json: verdict: PASS recorded, its raw bytes give INCONCLUSIVE" in (
+        result.lines
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status"), [("PASS", 0), ("INCONCLUSIVE", 0), ("NOT_RUN", 0), ("FAIL", 1)]
+)
+def test_a_run_may_end_worse_than_its_figures_but_a_fail_has_its_test(copy, verdict, status):
+    claim(copy, verdict)
+
+    assert status == validator.verify(copy).status
+
+
+def test_a_line_that_says_another_verdict_is_found(copy):
+    set_json(copy, "results/verdict.json", "verdict", to="INCONCLUSIVE")
+
+    result = validator.verify(copy)
+
+    assert (1, True) == (result.status, result.lines[0].startswith("results/verdict.json: line"))
+
+
 @pytest.mark.parametrize("name", ["manifest.json", "manifest.sha256"])
 def test_without_a_seal_it_is_no_archive(copy, name):
     (copy / name).unlink()
@@ -243,7 +309,7 @@ def test_the_folder_in_the_archive_judges_it_with_python_alone(copy):
     done = run_validator("-I", "-S", copy / "validator", copy)
 
     assert (0, "") == (done.returncode, done.stderr)
-    assert "PASS reproduced" in done.stdout
+    assert "PASS as recorded" in done.stdout
     assert 0 == validator.verify(copy).status, "and leaves nothing behind"
 
 

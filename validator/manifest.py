@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .attempts import SCHEMA
+from .files import load
 from .runspec import FILE_HASH, PATH, RUNSPEC, FileHash
 from .strict import Misfit, Reader, Refused, array, digest, read, record, schema, sha256, text
 
@@ -46,8 +47,8 @@ RECORD: Reader[Manifest] = record(
 def differences(root: Path) -> list[str]:
     """One line for each file that was changed, is missing or was added; empty for an intact
     archive. Refused when there is no seal to compare with."""
-    data = _bytes(root, MANIFEST)
-    seal = _bytes(root, SEAL)
+    data = _sealed(root, MANIFEST)
+    seal = _sealed(root, SEAL)
     if seal != f"{digest(data)}\n".encode():
         return [f"{MANIFEST} or {SEAL}: changed: the one is not the hash of the other"]
     manifest = read(data, MANIFEST, RECORD)
@@ -55,13 +56,10 @@ def differences(root: Path) -> list[str]:
     return found or _frozen(root, manifest)
 
 
-def _bytes(root: Path, path: str) -> bytes:
+def _sealed(root: Path, path: str) -> bytes:
     if not (root / path).is_file():
         raise Refused(path, "", "is not there: no sealed run directory")
-    try:
-        return (root / path).read_bytes()
-    except OSError as error:
-        raise Refused(path, "", error.strerror or "can't be read") from None
+    return load(root, path)
 
 
 def _compared(root: Path, listed: dict[str, FileHash]) -> Iterator[str]:
@@ -114,7 +112,7 @@ def _changed(path: Path, listed: FileHash) -> str:
 
 def _frozen(root: Path, manifest: Manifest) -> list[str]:
     """The sealed files against the RunSpec: a seal can be renewed, what was frozen can't."""
-    data = _bytes(root, PATH)
+    data = load(root, PATH)
     if digest(data) != manifest.runspec_sha256:
         return [f"{PATH}: is not the RunSpec that {MANIFEST} names"]
     runspec = read(data, PATH, RUNSPEC)

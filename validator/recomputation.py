@@ -1,7 +1,6 @@
 """The files of a run directory -> `Figures`: every figure and the verdict, from raw bytes."""
 
 import re
-import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,6 +10,7 @@ from typing import Any
 from . import verdicts
 from .attempts import ATTEMPT, BANK, COMMAND, SCHEMA, Attempt, Command
 from .case import Banks, Context, open_case
+from .files import load
 from .reply import Figures
 from .rules import level_codes
 from .runspec import PATH, ROUNDS, RUNSPEC, SCOPES, RunSpec
@@ -233,13 +233,3 @@ def _command(root: Path, runspec: RunSpec, round_name: str) -> Command | None:
 
 def _loader(root: Path, where: str) -> Callable[[str], bytes]:
     return lambda name: load(root, f"{where}/{name}")
-
-
-def load(root: Path, path: str) -> bytes:
-    """Bytes of a file of the run. Refused if it can't be read."""
-    try:
-        if not stat.S_ISREG((root / path).stat().st_mode):
-            raise Refused(path, "", "is no regular file")
-        return (root / path).read_bytes()
-    except OSError as error:
-        raise Refused(path, "", error.strerror or "can't be read") from None

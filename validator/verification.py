@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .claim import objections, read_claim
+from .files import load
 from .manifest import differences
-from .recomputation import load, recompute
+from .recomputation import recompute
 from .strict import Refused, canonical, parse
 
 LIVE = "results/figures.json"
@@ -31,18 +33,24 @@ def verify(run_dir: Path | str) -> Result:
         if lines := differences(root):
             return Result(1, tuple(lines))
         figures = recompute(root)
-        lines = [*disagreements(root, LIVE, figures), *disagreements(root, RECOMPUTED, figures)]
+        claim = read_claim(root)
+        lines = [
+            *disagreements(root, LIVE, figures),
+            *disagreements(root, RECOMPUTED, figures),
+            *objections(root, claim, figures),
+        ]
     except Refused as error:
         return Result(2, (str(error),))
     if lines:
         return Result(1, tuple(lines), figures)
-    return Result(0, (summary(figures),), figures)
+    said = f"{figures['run_id']}: intact, {claim.verdict} as recorded; {summary(figures)}"
+    return Result(0, (said,), figures)
 
 
 def summary(figures: dict[str, Any]) -> str:
-    """One line: the run, its verdict, and that of each scope with its rule."""
+    """One line: what the raw bytes say of each scope, with the rule."""
     scopes = ", ".join(f"{s['scope']} {s['verdict']} ({s['rule']})" for s in figures["scopes"])
-    return f"{figures['run_id']}: intact, {figures['verdict']} reproduced from raw bytes: {scopes}"
+    return f"reproduced from raw bytes: {scopes}"
 
 
 def disagreements(root: Path, path: str, figures: dict[str, Any]) -> list[str]:

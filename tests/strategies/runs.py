@@ -22,6 +22,7 @@ CONCURRENCY = {"C1": 1, "C4": 4, "C16": 16}
 INPUT_TOKENS = 3
 OUTPUT_TOKENS = {"warmup": 2, "measured": 5}
 SECOND = 1_000_000_000
+PLAN = ["tests_service/test_made_up.py::test_rounds", "tests_service/test_made_up.py::test_all"]
 HOST = {"load_milli": 1, "steal_ppm": 0, "throttle_events": None, "temperature_milli_c": None}
 REQUIRED = """wave-count wave-order wave-complete prompt-order salts rank-header request-bytes
 barrier send-skew client-stall transport timeouts stream-framing error-frame prompt-echo
@@ -195,7 +196,7 @@ def _runspec(
         "parent_tpot_ns": dict.fromkeys(levels, "1100/1") if kind == "candidate" else None,
         "candidate": source,
         "parent": source if kind == "candidate" else None,
-        "plan": [],
+        "plan": PLAN,
         "versions": {"python": "3.11.0"},
         "files": [],
         "tools": [],
@@ -410,6 +411,8 @@ def write(draft: RunDraft, root: Path) -> Path:
     for kind, bank in draft.banks.items():
         _put(run_dir, f"plan/banks/{kind}.json", canonical(bank))
     _put(run_dir, "plan/protocol.md", b"the protocol\n")
+    plan = "".join(f"{test}\n" for test in draft.runspec["plan"])
+    _put(run_dir, "plan/plan.txt", f"# made up\n{plan}! test_npu no such machine\n".encode())
     for path, data in draft.files.items():
         if path.startswith(("plan/", "validator/", "patch/")):
             _put(run_dir, path, data)
@@ -475,17 +478,27 @@ def copy_validator(run_dir: Path) -> None:
 
 
 def seal(run_dir: Path, figures: dict[str, Any] | None = None) -> Path:
-    """Write both records of figures, then the manifest and its hash, anew if they are there.
+    """Write both records of figures and what the run ended with, then the manifest and its hash.
 
     figures: what the live side is said to have found; else the ones recomputed here.
     """
     import validator
 
-    for name in ("manifest.json", "manifest.sha256"):
-        (run_dir / name).unlink(missing_ok=True)
-    made = canonical(figures if figures is not None else validator.recompute(run_dir))
-    _put(run_dir, "results/figures.json", made)
-    _put(run_dir, "validator/recomputation.json", made)
+    found = figures if figures is not None else validator.recompute(run_dir)
+    _put(run_dir, "results/figures.json", canonical(found))
+    _put(run_dir, "validator/recomputation.json", canonical(found))
+    verdict = found["verdict"]
+    cases = [f"{PLAN[0]}[B1]", f"{PLAN[0]}[B2]", PLAN[1]]
+    outcomes = [{"test": test, "verdict": verdict, "reason": ""} for test in cases]
+    claim = {
+        "schema": 1,
+        "run_id": found["run_id"],
+        "verdict": verdict,
+        "reason": "",
+        "line": f"{verdict} {found['run_id']} made up",
+    }
+    _put(run_dir, "results/outcomes.json", canonical(outcomes))
+    _put(run_dir, "results/verdict.json", canonical(claim))
     reseal(run_dir)
     return run_dir
 
