@@ -18,6 +18,14 @@ def rounding() -> bool:
     return os.environ.get("DSV41_ROUNDING", "0") == "1"
 
 
+def decoder_replay() -> bool:
+    """`DSV41_DECODER_REPLAY=1`: after the last kv source, prefill only each chunk's last window.
+
+    An approximation: exact for chunks of up to one window, slightly different logits beyond.
+    """
+    return os.environ.get("DSV41_DECODER_REPLAY", "0") == "1"
+
+
 def paths_directory() -> str | None:
     """`DSV41_PATHS_DIR`: where each process keeps `<pid>.json` with its path counters."""
     return os.environ.get("DSV41_PATHS_DIR") or None

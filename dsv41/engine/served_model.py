@@ -17,7 +17,7 @@ from dsv41.engine.kernels import lend_kernels
 from dsv41.model.config import ModelConfig
 from dsv41.model.draft import write_context
 from dsv41.model.engram import hash_plans
-from dsv41.model.forward import Forward, logits, run_layers
+from dsv41.model.forward import Forward, logits, replay_cut, run_layers
 from dsv41.model.loader import load_official
 from dsv41.model.paged import PagedState, RecordLayout
 from dsv41.model.params import ModelParams, bind
@@ -42,6 +42,14 @@ class DeepseekV41ForCausalLM(nn.Module):
         self.layout = RecordLayout(self.config, stages)
         self.cache = RecordCache(vllm_config, self.layout)
         self.drafts = stages > 0
+        self.replay = envs.decoder_replay()
+        if self.replay:
+            replay_cut(self.config)
+            if vllm_config.cache_config.enable_prefix_caching:
+                raise ValueError(
+                    "DSV41_DECODER_REPLAY=1 leaves window rows unwritten that a prefix hit would"
+                    " read: add --no-enable-prefix-caching"
+                )
         self.params: ModelParams | None = None
         self.state: PagedState | None = None
 
@@ -67,11 +75,14 @@ class DeepseekV41ForCausalLM(nn.Module):
         self.state = PagedState(
             self.cache.records, self.layout, metadata.batch, self.config.sliding_window
         )
-        run = Forward(self.config, self.state, self.rounding)
+        run = Forward(self.config, self.state, self.rounding, replay=self.replay)
         ids = input_ids[: metadata.num_tokens].long()
         hidden = run_layers(self.params, run, ids, self.token_map)
         if self.drafts:
             write_context(hidden.captured, self.params.draft, run)
+        if run.kept is not None:
+            out[run.kept] = hidden.folded
+            return out
         if len(ids) == len(out):
             return hidden.folded
         out[: len(ids)] = hidden.folded

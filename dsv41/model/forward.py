@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from dsv41.model import hyper
-from dsv41.model.attention import attention
-from dsv41.model.config import LayerPlan, ModelConfig
+from dsv41.model.attention import attention, compress
+from dsv41.model.config import ConfigError, LayerPlan, ModelConfig
 from dsv41.model.engram import engram, hash_plans, hash_rows, lookback
 from dsv41.model.indexer import Selection
 from dsv41.model.moe import moe
@@ -41,9 +41,21 @@ class Forward:
     config: ModelConfig
     state: State
     rounding: Rounding = EXACT
+    replay: bool = False
+    kept: Tensor | None = None  # rows of the step that the decoder layers ran, None: all
     selections: dict[int, Selection | None] = field(default_factory=dict)
     candidates: dict[int, Tensor | None] = field(default_factory=dict)
     _rotations: dict[tuple[str, int, int], Tensor] = field(default_factory=dict)
+
+    def trim(self) -> Tensor | None:
+        """Go on with each request's last window of rows; their indices, or None if that is all."""
+        state, kept = self.state.tail(self.config.sliding_window)
+        if kept is None:
+            return None
+        self.state, self.kept = state, kept
+        for published in (self.selections, self.candidates, self._rotations):
+            published.clear()
+        return kept
 
     def rotation(self, ratio: int, width: int) -> Tensor:
         """Rotation of vectors of `width` at each token's position, `[n, width/2]` complex."""
@@ -98,16 +110,41 @@ def run_layers(params: ModelParams, run: Forward, token_ids: Tensor, token_map: 
         compressed = token_map.ids[token_ids]
         history = lookback(run.state, compressed, token_map.pad, config)
     captured = []
+    cut = replay_cut(config) if run.replay else None
     for plan, layer in zip(config.layer_plans(), params.layers, strict=True):
         if layer.engram is not None:
             rows = hash_rows(history, hash_plans(config)[plan.index])
             stream = engram(stream, rows, layer.engram, config, run.rounding)
+        if plan.index == cut:
+            stream, carried = _enter_decoder(stream, carried, layer, plan, run)
         if plan.is_captured:
             # The stream that enters the layer, after its n-gram memory.
             captured.append(stream.float().mean(1).to(stream.dtype))
         stream, carried = block(stream, carried, layer, plan, run)
     folded = hyper.collapse(stream, carried)
     return Hidden(folded, torch.cat(captured, -1) if captured else None)
+
+
+def replay_cut(config: ModelConfig) -> int:
+    """The first decoder layer: the last kv source.  Bounded replay runs it and all above on each
+    chunk's last window only, so nothing above may need the other rows."""
+    cut = max(config.kv_source_layer_ids)
+    if max(config.engram_layer_ids, default=-1) >= cut:
+        raise ConfigError(f"decoder replay: an engram layer is not below layer {cut}")
+    if min(config.dspark_target_layer_ids, default=cut) < cut:
+        raise ConfigError(f"decoder replay: a draft target layer is below layer {cut}")
+    return cut
+
+
+def _enter_decoder(
+    stream: Tensor, carried: Tensor, params: BlockParams, plan: LayerPlan, run: Forward
+) -> tuple[Tensor, Tensor]:
+    """Write the last global rows for every token, then keep each request's last window."""
+    x = rms_norm(hyper.collapse(stream, carried), params.attn_norm, run.config.rms_norm_eps)
+    assert params.attn.compressor is not None
+    compress(x, params.attn.compressor, plan, run)
+    kept = run.trim()
+    return (stream, carried) if kept is None else (stream[kept], carried[kept])
 
 
 def block(

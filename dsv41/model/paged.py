@@ -8,7 +8,7 @@ prefix hits, preemption and rejected drafts need no care beyond the engine's own
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -61,7 +61,16 @@ class Batch:
 class PagedState:
     """The state of one step over `records [num_slots, width]` float32."""
 
-    def __init__(self, records: Tensor, layout: RecordLayout, batch: Batch, window: int) -> None:
+    def __init__(
+        self,
+        records: Tensor,
+        layout: RecordLayout,
+        batch: Batch,
+        window: int,
+        floor: Tensor | None = None,
+    ) -> None:
+        # Windows of request r do not reach below position floor[r].
+        self.floor = floor
         self.records, self.layout, self.batch, self.window_size = records, layout, batch, window
         lengths = batch.query_start.diff()
         self.request = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
@@ -118,6 +127,18 @@ class PagedState:
             merged.index_copy_(0, segment.token.reshape(-1), part.flatten(0, 1))
         return merged
 
+    def tail(self, rows: int) -> tuple[PagedState, Tensor | None]:
+        lengths = self.batch.query_start.diff()
+        if int(lengths.max()) <= rows:
+            return self, None
+        keep = lengths.clamp(max=rows)
+        end = self.batch.query_start[1:][self.request]
+        kept = (torch.arange(len(self.request)) >= end - keep[self.request]).nonzero().squeeze(1)
+        start = torch.cat((keep.new_zeros(1), keep.cumsum(0)))
+        floor = torch.where(keep < lengths, self.batch.seq_lens - keep, 0)
+        batch = replace(self.batch, query_start=start)
+        return PagedState(self.records, self.layout, batch, self.window_size, floor), kept
+
 
 class PagedSegment:
     """Requests of similar query length as a rectangle; `token [R, Q]` are rows of the step."""
@@ -149,6 +170,9 @@ class PagedSegment:
             reachable = torch.minimum(positions, self.positions[:, -1:]).clamp(min=0)
             slots = self.state.batch.slots(self.requests.unsqueeze(1), reachable)
             visible = band(positions, self.positions, self.state.window_size)
+            if self.state.floor is not None:
+                floor = self.state.floor[self.requests].unsqueeze(1)
+                visible = visible & (positions >= floor).unsqueeze(1)
             self._window = slots, visible
         slots, visible = self._window
         return self.state.read(field, slots), visible

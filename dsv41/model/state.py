@@ -62,6 +62,12 @@ class State(Protocol):
     def merge(self, parts: Sequence[Tensor]) -> Tensor:
         """The segments' `[R, Q, ...]` back to `[n, ...]`."""
 
+    def tail(self, rows: int) -> tuple[State, Tensor | None]:
+        """The state of each request's last `rows` tokens, and their indices; None: all of them.
+
+        Windows of a shortened request end at its first kept row: rows below are not written.
+        """
+
 
 def band(key_positions: Tensor, query_positions: Tensor, window: int) -> Tensor:
     """Sliding-window visibility `[..., Q, M]`: `p - window < t <= p` and `t >= 0`."""
@@ -92,6 +98,9 @@ class DenseState:
 
     def merge(self, parts: Sequence[Tensor]) -> Tensor:
         return parts[0].flatten(0, 1)
+
+    def tail(self, rows: int) -> tuple[State, Tensor | None]:
+        raise NotImplementedError("bounded replay is a choice of serving: use a paged state")
 
 
 class DenseSegment:
