@@ -18,11 +18,11 @@ from dsv41.model.config import ModelConfig
 from dsv41.model.draft import write_context
 from dsv41.model.engram import hash_plans
 from dsv41.model.forward import Forward, logits, replay_cut, run_layers
-from dsv41.model.loader import load_official
 from dsv41.model.paged import PagedState, RecordLayout
 from dsv41.model.params import ModelParams, bind
 from dsv41.model.quant import Rounding
 from dsv41.model.vocabulary import token_map
+from dsv41.model.w8a8 import loader_of
 
 
 class DeepseekV41ForCausalLM(nn.Module):
@@ -32,6 +32,7 @@ class DeepseekV41ForCausalLM(nn.Module):
         super().__init__()
         directory = Path(vllm_config.model_config.model)
         self.config = ModelConfig.from_file(directory / "config.json")
+        self.load = loader_of(directory)
         self.dtype = vllm_config.model_config.dtype
         self.rounding = Rounding(envs.rounding())
         self.token_map = token_map(self.config, directory)
@@ -93,6 +94,6 @@ class DeepseekV41ForCausalLM(nn.Module):
         return logits(hidden_states, self.params, self.config)
 
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> set[str]:
-        flat, names = load_official(weights, self.config, self.dtype)
+        flat, names = self.load(weights, self.config, self.dtype)
         self.params = bind(flat, self.config)
         return names
