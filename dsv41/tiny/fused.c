@@ -240,11 +240,12 @@ void swiglu_backward(long n, int experts, int inter, float limit, const float *j
   }
 }
 
-/* score [batch, length, heads, width] to weights in place; visible [length, width]. */
-void weights_forward(long batch, int length, int heads, int width, float factor,
+/* score [batch, length, heads, width] to weights in place; visible [masked, width], where masked
+   is length or batch * length. */
+void weights_forward(long batch, int length, int heads, int width, int masked, float factor,
                      const unsigned char *visible, const float *sink, float *score) {
   for (long t = 0; t < batch * length * heads; t++, score += width) {
-    const unsigned char *seen = visible + (t / heads % length) * width;
+    const unsigned char *seen = visible + (t / heads % masked) * width;
     float bias = sink[t % heads], top = bias;
     for (int k = 0; k < width; k++) {
       score[k] = seen[k] ? score[k] * factor : -1e30f;

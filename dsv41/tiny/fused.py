@@ -170,13 +170,14 @@ class Swiglu(torch.autograd.Function):
 
 
 class Weights(torch.autograd.Function):
-    """Products `[B, S, H, M]` to attention weights beside a sink; `visible [S, M]` uint8."""
+    """Products `[B, S, H, M]` to attention weights beside a sink; `visible [(B,) S, M]` uint8."""
 
     @staticmethod
     def forward(ctx: Any, score: Tensor, visible: Tensor, sink: Tensor, factor: float) -> Tensor:
         weight = score.contiguous().clone()
         b, s, h, m = weight.shape
-        _call("weights_forward", b, s, h, m, factor, visible, sink, weight)
+        masked = visible.numel() // m
+        _call("weights_forward", b, s, h, m, masked, factor, visible.contiguous(), sink, weight)
         ctx.save_for_backward(weight, sink)
         ctx.factor = factor
         return weight

@@ -1,7 +1,9 @@
 """Train the small model on two CPU cores; stop it at any time and start it again.
 
     python -m dsv41.tiny.train --out DIR [--seed N] [--steps N] [--minutes M] [--processes P]
+    python -m dsv41.tiny.train --out DIR2 --target DIR/weights.safetensors ...
 
+The first trains the target, the second the draft stages on the frozen target's own greedy text.
 DIR keeps `state.pt` (weights, optimiser, step), `log.jsonl` and, at the end, `weights.safetensors`
 under the model's flat names.  The batches of a step depend on seed and step alone, so a resumed
 training sees what an unbroken one would have seen.
@@ -21,16 +23,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional as F
 
 from dsv41.model.config import ModelConfig
 from dsv41.model.init import init_weights
-from dsv41.model.params import bind
+from dsv41.model.params import ModelParams, bind
 from dsv41.model.vocabulary import TokenMap, compressed_ids
-from dsv41.tiny import data, dense
+from dsv41.tiny import data, dense, dense_draft
 from dsv41.tiny.optimise import Optimiser
 from dsv41.tiny.tokenizer import build_tokenizer
 
@@ -52,6 +54,7 @@ class Plan:
     matrix_lr: float
     lr: float
     is_bf16: bool
+    target: str | None  # the target's weights, to train drafts for
 
     def factor(self, step: int) -> float:
         """Warm up over 50 steps, hold, and come down over the last 30 %."""
@@ -80,11 +83,6 @@ def start_weights(config: ModelConfig, seed: int) -> dict[str, Tensor]:
     return weights
 
 
-def trainable(name: str) -> bool:
-    """The target's weights that have a gradient: not the indexer's, not the router's bias."""
-    return not name.startswith("mtp.") and "indexer" not in name and "gate.bias" not in name
-
-
 def tiny_map(config: ModelConfig, tokenizer: Tokenizer) -> TokenMap:
     """The n-gram ids of the small tokenizer."""
     ids = compressed_ids(tokenizer)
@@ -99,14 +97,24 @@ class Trainer:
         self.config = ModelConfig.from_file(CONFIG)
         self.tokenizer = build_tokenizer()
         self.map = tiny_map(self.config, self.tokenizer)
-        self.weights = start_weights(self.config, plan.seed)
-        self.trained = {n: w for n, w in self.weights.items() if trainable(n)}
+        self.weights = self.first_weights()
+        self.trained = {n: w for n, w in self.weights.items() if self.trains(n)}
         self.optimiser = Optimiser(self.trained, plan.matrix_lr, plan.lr)
         self.made = dense.tables(self.config, data.LENGTH)
         self.dtype = torch.bfloat16 if plan.is_bf16 else torch.float32
         self.step = 0
         for weight in self.trained.values():
             weight.requires_grad_()
+
+    def first_weights(self) -> dict[str, Tensor]:
+        return start_weights(self.config, self.plan.seed)
+
+    def trains(self, name: str) -> bool:
+        """The target's weights that have a gradient: not the indexer's, not the router's bias."""
+        return not name.startswith("mtp.") and "indexer" not in name and "gate.bias" not in name
+
+    def bias_name(self, layer: int) -> str:
+        return f"layers.{layer}.ffn.gate.bias"
 
     def losses(self, batch: data.Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Mean loss of the answers' tokens, which answers are right throughout, expert loads."""
@@ -125,10 +133,10 @@ class Trainer:
         batch = data.train_batch(
             self.tokenizer, self.plan.seed, self.step, self.rank, self.plan.batch
         )
-        loss, right, load = self.losses(batch)
+        loss, score, load = self.losses(batch)
         names = list(self.trained)
         found = torch.autograd.grad(loss, [self.trained[n] for n in names])
-        extra = torch.cat((loss.detach().view(1), right.float().mean().view(1), load.flatten()))
+        extra = torch.cat((loss.detach().view(1), score.float().mean().view(1), load.flatten()))
         flat = torch.cat([*(g.flatten() for g in found), extra])
         if self.plan.processes > 1:
             dist.all_reduce(flat)
@@ -144,23 +152,23 @@ class Trainer:
         self._balance(flat[-load.numel() :].view(load.shape))
         self.step += 1
         tail = flat[sum(sizes) :]
-        return {"loss": float(tail[0]), "right": float(tail[1]), "norm": norm}
+        return {"loss": float(tail[0]), "score": float(tail[1]), "norm": norm}
 
     def _balance(self, load: Tensor) -> None:
         for layer, chosen in enumerate(load):
-            bias = self.weights[f"layers.{layer}.ffn.gate.bias"]
+            bias = self.weights[self.bias_name(layer)]
             bias += _BIAS_RATE * self.plan.factor(self.step) * (chosen.mean() - chosen).sign()
 
     @torch.no_grad()
     def held_out(self, count: int = 96) -> float:
-        """Share of problems of the test split (not the frozen ones) answered right throughout."""
+        """The mean score on problems of the test split (not the frozen ones)."""
         random_ = data.random.Random(f"{self.plan.seed} held out {self.step}")
-        rights = []
+        scores = []
         for _ in range(count // self.plan.batch):
             found = [data.held_out(random_, self.tokenizer) for _ in range(self.plan.batch)]
             batch = data.collate(found, data.LENGTH)
-            rights.append(self.losses(batch)[1].float().mean())
-        return float(torch.stack(rights).mean())
+            scores.append(self.losses(batch)[1].float().mean())
+        return float(torch.stack(scores).mean())
 
     def save(self, path: Path) -> None:
         """Whole or not at all."""
@@ -178,6 +186,62 @@ class Trainer:
         self.optimiser.restore(state["optimiser"])
 
 
+class DraftTrainer(Trainer):
+    """One process's part of the training of the draft stages; the score is 1 + accepted drafts."""
+
+    ANCHORS = 8  # per text and step
+
+    def first_weights(self) -> dict[str, Tensor]:
+        weights = start_weights(self.config, self.plan.seed + 1)
+        target = load_file(str(self.plan.target))
+        return {n: w if n.startswith("mtp.") else target[n] for n, w in weights.items()}
+
+    def trains(self, name: str) -> bool:
+        return name.startswith("mtp.") and "gate.bias" not in name
+
+    def bias_name(self, layer: int) -> str:
+        return f"mtp.{layer}.ffn.gate.bias"
+
+    def losses(self, batch: data.Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Cross-entropy of the drafts that have a token to predict, and of their confidence.
+
+        Texts that the target would not have written are left out, so what is left is its own.
+        """
+        params = bind(self.weights, self.config)
+        captured, own = self._target(params, batch)
+        size, block = self.config.dspark_block_size, batch.wanted
+        seed = f"{self.plan.seed} anchors {self.step} {self.rank}"
+        generator = torch.Generator().manual_seed(int.from_bytes(seed.encode()[-7:], "big"))
+        real = batch.weight[:, 1:] * own.unsqueeze(1) + 1e-6
+        chosen = torch.multinomial(real, self.ANCHORS, generator=generator)
+        anchors = batch.where.gather(1, chosen) + 1
+        row = torch.arange(len(block)).view(-1, 1, 1)
+        reach = chosen.unsqueeze(-1) + torch.arange(size + 1)
+        padded = F.pad(block, (0, size + 1))[row, reach]
+        weight = F.pad(batch.weight * own.unsqueeze(1), (0, size + 1))[row, reach][..., 1:]
+        out = dense_draft.run(
+            params, self.config, captured, anchors, padded[..., :size], self.dtype
+        )
+        wanted = padded[..., 1:]
+        each = F.cross_entropy(out.scored.flatten(0, 2), wanted.flatten(), reduction="none")
+        right = (out.scored.argmax(-1) == wanted) & (weight > 0)
+        unsure = F.binary_cross_entropy_with_logits(out.confidence, right.float(), reduction="none")
+        total = weight.sum().clamp(min=1)
+        loss = ((each.view(wanted.shape) + 0.1 * unsure) * weight).sum() / total
+        length = 1 + right.long().cumprod(-1).sum(-1).float()
+        counted = weight[..., 0]
+        return loss, (length * counted).sum() / counted.sum().clamp(min=1), out.load
+
+    @torch.no_grad()
+    def _target(self, params: ModelParams, batch: data.Batch) -> tuple[Tensor, Tensor]:
+        rows = dense.memory_rows(batch.ids, self.map, self.config)
+        out = dense.run(params, self.config, batch.ids, rows, self.made)
+        width = batch.where.unsqueeze(-1).expand(-1, -1, self.config.hidden_size)
+        scored = dense.head(out.hidden.gather(1, width), params, self.config)
+        wrong = (scored.argmax(-1) != batch.wanted) & (batch.weight > 0)
+        return out.captured, (~wrong.any(-1)).float()
+
+
 def work(rank: int, plan: Plan) -> None:
     """One process: train until the last step or the time limit."""
     torch.set_num_threads(1)
@@ -187,7 +251,8 @@ def work(rank: int, plan: Plan) -> None:
         dist.init_process_group(
             "gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=plan.processes
         )
-    trainer, state = Trainer(plan, rank), Path(plan.out, "state.pt")
+    trainer = DraftTrainer(plan, rank) if plan.target else Trainer(plan, rank)
+    state = Path(plan.out, "state.pt")
     if state.is_file():
         trainer.restore(state)
     begun = saved = time.monotonic()
@@ -226,7 +291,7 @@ def _log(
 ) -> None:
     row: dict[str, Any] = {"step": trainer.step, "seconds": round(seconds, 1)}
     row["rate"] = plan.factor(trainer.step)
-    for key in ("loss", "right", "norm"):
+    for key in ("loss", "score", "norm"):
         row[key] = round(sum(m[key] for m in meter) / len(meter), 5)
     row["held_out"] = held_out
     with Path(plan.out, "log.jsonl").open("a", encoding="utf-8") as handle:
@@ -244,11 +309,12 @@ def parse(argv: list[str] | None) -> Plan:
     parser.add_argument("--matrix-lr", type=float, default=0.02)
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--bf16", action="store_true", help="matrix products in bfloat16")
+    parser.add_argument("--target", type=Path, help="train drafts for these weights")
     a = parser.parse_args(argv)
     a.out.mkdir(parents=True, exist_ok=True)
     return Plan(
         str(a.out), a.seed, a.steps, a.minutes, a.processes, a.batch, a.matrix_lr, a.lr,
-        a.bf16,
+        a.bf16, a.target and str(a.target),
     )  # fmt: skip
 
 
