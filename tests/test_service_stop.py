@@ -13,7 +13,7 @@ import pytest
 
 from acceptance.processes import is_running
 from acceptance.service import find_orphans, start
-from acceptance.service.tree import Tree
+from acceptance.service.tree import Tree, survivors
 from acceptance.settings import ROOT
 from acceptance.testing.services import eventually, fake_spec
 
@@ -152,6 +152,31 @@ def test_a_killed_warden_is_seen_and_its_work_done_by_the_record(tmp_path):
     assert ("REAPED", "SIGKILL") == (stop.state, stop.how)
     assert 3 == len(members)
     assert gone(members)
+
+
+def test_a_server_whose_warden_is_killed_is_asked_to_end_by_the_kernel(tmp_path):
+    service = start(fake_spec(tmp_path), tmp_path / "service")
+    os.kill(service._tree.warden.pid, signal.SIGKILL)
+    went = gone([(service.pid, int(service.process_start))])
+    stop = service.stop()
+
+    assert went
+    assert ("REAPED", "itself") == (stop.state, stop.how)
+
+
+def test_an_orphan_is_known_by_its_session_where_its_environment_is_not_readable(tmp_path):
+    # A process that gives itself a title overwrites what /proc shows of its environment.
+    service = start(fake_spec(tmp_path, "--family"), tmp_path / "service")
+    server = service._tree.server
+    child = next(p for p in service._tree.members if p.ppid == server.pid)
+    os.kill(service.pid, signal.SIGKILL)
+    service.wait_for_death(60)
+    found = survivors("another-service", server, [])
+    later = survivors("another-service", server._replace(start_ticks=server.start_ticks + 999), [])
+    service.stop()
+
+    assert [child.pid] == [process.pid for process in found]
+    assert [] == later
 
 
 def test_what_a_crash_leaves_running_is_named_with_what_to_do(tmp_path, owner):

@@ -214,7 +214,7 @@ class Service:
         for process in self._tree.processes():
             self._seen[process.pid] = process
         pids = list(self._seen)
-        self._segments |= shared_memory.held(pids) - self._segments_before
+        self._segments |= shared_memory.held(pids)
         sockets = processes.listening_sockets(self.port)
         owners = processes.socket_owners(sockets, pids)
         self._sockets |= {inode for inode, pids in owners.items() if pids}
