@@ -73,6 +73,9 @@ class Int8Weight:
     def __init__(self, codes: Tensor, scale: Tensor) -> None:
         self.codes, self.scale = codes, scale
 
+    # Experts of int8 stay apart: each has scales of its own, so no product may span several.
+    requires_grad = True
+
     @property
     def shape(self) -> torch.Size:
         return self.codes.shape

@@ -39,6 +39,7 @@ from dsv41.tiny.tokenizer import build_tokenizer
 CONFIG = Path(__file__).with_name("config.json")
 _BIAS_RATE = 2e-3  # per step, towards an even use of the experts
 _CLIP = 1.0
+_SINK = 4.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,10 @@ def start_weights(config: ModelConfig, seed: int) -> dict[str, Tensor]:
             weight[2 * hc :] = 2.0 * torch.eye(hc).flatten()
         elif name.endswith("_scale"):
             weight.fill_(0.5)
-        elif name.endswith(("attn_sink", "gate.bias", "gate.bias_vl")):
+        elif name.endswith("attn_sink"):
+            # Strong enough that heads rely on it: a wrong sign must cost answers.
+            weight.fill_(_SINK)
+        elif name.endswith(("gate.bias", "gate.bias_vl")):
             weight.zero_()
         elif name.endswith(("_norm.weight", "q_weight", "k_weight")):
             weight.fill_(1.0)
