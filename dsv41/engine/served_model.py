@@ -11,7 +11,7 @@ from vllm.config import VllmConfig
 from vllm.forward_context import get_forward_context
 from vllm.sequence import IntermediateTensors
 
-from dsv41 import envs
+from dsv41 import envs, paths
 from dsv41.engine.cache import LAYER_NAME, RecordCache
 from dsv41.engine.kernels import lend_kernels
 from dsv41.model.config import ModelConfig
@@ -79,6 +79,7 @@ class DeepseekV41ForCausalLM(nn.Module):
         run = Forward(self.config, self.state, self.rounding, replay=self.replay)
         ids = input_ids[: metadata.num_tokens].long()
         hidden = run_layers(self.params, run, ids, self.token_map)
+        paths.publish()
         if self.drafts:
             write_context(hidden.captured, self.params.draft, run)
         if run.kept is not None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dsv41 import paths
 from dsv41.model.config import LayerPlan, ModelConfig
 from dsv41.model.state import Segment
 from dsv41.model.topk import top_k
@@ -56,8 +57,10 @@ def select(
     publishes = plan.is_candidate_source and blocks > config.candidate_topk_blocks
     if num_groups <= config.index_topk and mask is None and not publishes:
         # Everything within reach is chosen, whatever its score.
+        paths.count("select", "all", rows=reach.numel())
         rows = segment.groups(("latent", source), ratio)
         return Selection(rows, ~beyond), None if plan.is_candidate_source else candidates
+    paths.count("select", "scored" if mask is None else "candidates", rows=reach.numel())
     score = scores(
         segment.take(query), segment.take(weight), segment.groups(("key", source), ratio)
     )

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dsv41 import paths
 from dsv41.model.config import ModelConfig
 from dsv41.model.params import MoeParams
 from dsv41.model.quant import Rounding
@@ -13,13 +14,16 @@ from dsv41.model.topk import top_k
 
 # Up to so many (token, expert) pairs, sending every token through every expert is cheaper than
 # sorting tokens by expert.
-_EVERY_ROW = 256
+_EVERY_ROW = 512
 
 
 def moe(x: Tensor, params: MoeParams, config: ModelConfig, rounding: Rounding) -> Tensor:
     """`x [n, d]` (normalised) to `[n, d]`: the chosen experts' weighted sum plus the shared one."""
     index, weight = route(x, params, config)
     x = rounding.activation(x)
+    if params.every_w13 is not None and x.shape[0] * params.bias.shape[0] <= _EVERY_ROW:
+        paths.count("experts", "every", rows=x.shape[0])
+        return _every_expert(x, index, weight, params, config, rounding).to(x.dtype)
     routed = experts(x, index, weight, params, config, rounding)
     hidden = swiglu(x @ params.shared_w13, None, config.swiglu_limit).to(x.dtype)
     shared = rounding.activation(hidden) @ params.shared_w2
@@ -68,9 +72,9 @@ def experts(
     n, k = index.shape
     num_experts = params.bias.shape[0]
     if n * k * 2 <= num_experts:
+        paths.count("experts", "fetched", rows=n)
         return _few_rows(x, index, weight, params, config, rounding)
-    if n * num_experts <= _EVERY_ROW:
-        return _every_expert(x, index, weight, params, config, rounding)
+    paths.count("experts", "grouped", rows=n)
     flat = index.reshape(-1)
     order = flat.argsort(stable=True)
     counts = torch.bincount(flat, minlength=num_experts)
@@ -119,9 +123,13 @@ def _every_expert(
     config: ModelConfig,
     rounding: Rounding,
 ) -> Tensor:
-    """The same sum with weight 0 for every expert that was not chosen."""
-    num_experts = params.bias.shape[0]
-    scale = weight.new_zeros(x.shape[0], num_experts).scatter(1, index, weight)
-    joined = torch.matmul(x, params.w13)
-    hidden = swiglu(joined, scale.t().unsqueeze(-1), config.swiglu_limit).to(x.dtype)
-    return torch.bmm(rounding.activation(hidden), params.w2).float().sum(0)
+    """Routed and shared experts of few tokens: every expert, weight 0 where it was not chosen.
+
+    The sum over experts is that of one matrix product.
+    """
+    n, num_experts = x.shape[0], params.bias.shape[0]
+    scale = weight.new_zeros(n, num_experts + 1).scatter(1, index, weight)
+    scale[:, -1] = 1.0
+    joined = (x @ params.every_w13).view(n, num_experts + 1, -1)
+    hidden = swiglu(joined, scale.unsqueeze(-1), config.swiglu_limit).to(x.dtype)
+    return (rounding.activation(hidden).flatten(1) @ params.every_w2).float()

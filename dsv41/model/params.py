@@ -16,6 +16,8 @@ from torch import Tensor
 from dsv41.model.config import LayerPlan, ModelConfig
 from dsv41.model.names import TensorSpec, text_tensors
 
+_STACKED_EXPERTS = 16  # more than this and a second copy of the experts is too much
+
 
 @dataclass(frozen=True)
 class MixParams:
@@ -37,6 +39,9 @@ class MoeParams:
     shared_w13: Tensor  # [d, 2*inter]
     shared_w2: Tensor  # [inter, d]
     num_experts_per_tok: int
+    # Few experts and no gradients: all of them, and the shared one last, as one matrix each.
+    every_w13: Tensor | None = None  # [d, (experts+1) * 2*inter]
+    every_w2: Tensor | None = None  # [(experts+1) * inter, d]
 
 
 @dataclass(frozen=True)
@@ -199,17 +204,27 @@ def _block(
             compressor=None,
             indexer=None,
         ),
-        moe=MoeParams(
-            gate=weights[ffn + "gate.weight"].float().t(),
-            bias=weights[ffn + "gate.bias"].float(),
-            w13=_side_by_side(weights, experts),
-            w2=weights[experts + "w2.weight"].transpose(-1, -2),
-            shared_w13=_side_by_side(weights, shared),
-            shared_w2=weights[shared + "w2.weight"].t(),
-            num_experts_per_tok=per_token,
+        moe=_stack(
+            MoeParams(
+                gate=weights[ffn + "gate.weight"].float().t(),
+                bias=weights[ffn + "gate.bias"].float(),
+                w13=_side_by_side(weights, experts),
+                w2=weights[experts + "w2.weight"].transpose(-1, -2),
+                shared_w13=_side_by_side(weights, shared),
+                shared_w2=weights[shared + "w2.weight"].t(),
+                num_experts_per_tok=per_token,
+            )
         ),
         engram=None,
     )
+
+
+def _stack(moe: MoeParams) -> MoeParams:
+    if moe.bias.shape[0] > _STACKED_EXPERTS or moe.w2.requires_grad:
+        return moe
+    w13 = torch.cat((moe.w13, moe.shared_w13.unsqueeze(0)))
+    w2 = torch.cat((moe.w2, moe.shared_w2.unsqueeze(0)))
+    return replace(moe, every_w13=w13.transpose(0, 1).flatten(1), every_w2=w2.flatten(0, 1))
 
 
 def _side_by_side(weights: Mapping[str, Tensor], prefix: str) -> Tensor:
