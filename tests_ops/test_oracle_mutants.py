@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from tests_ops.oracle import Model, build_model, dspark, forward
-from tests_ops.oracle.mutants import BACKBONE, DRAFT, MUTANTS, planted
+from tests_ops.oracle.mutants import DRAFT, MUTANTS, planted
+from tests_ops.oracle.mutants_backbone import BACKBONE
 from tests_ops.oracle.tiny import TINY, random_tensors
 
 pytestmark = pytest.mark.ops  # minimum list 8.8.13
