@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from dsv41 import paths
-from dsv41.model import ConfigError, ModelConfig, forward_full
+from dsv41.model import ConfigError, ModelConfig, forward_full, moe
 from dsv41.model.files import INDEX, read_tensors
 from dsv41.model.init import init_weights
 from dsv41.model.loader import CheckpointError, load_official
 from dsv41.model.make_checkpoint import main as make_checkpoint
 from dsv41.model.make_checkpoint import small_raw_config
-from dsv41.model.quant import dequantise_fp4, quantise_fp4
+from dsv41.model.params import bind
+from dsv41.model.quant import EXACT, dequantise_fp4, quantise_fp4
 
 pytestmark = pytest.mark.ops
 TOKENS = torch.randint(20, 250, (2, 24), generator=torch.Generator().manual_seed(3))
@@ -135,6 +137,22 @@ def test_a_config_that_cannot_be_is_refused_in_one_line(changes: dict, line: str
         small_config(**changes)
 
     assert "\n" not in str(caught.value)
+
+
+def test_every_layout_of_the_experts_gives_the_same_sum(monkeypatch) -> None:
+    monkeypatch.setattr(paths, "_counters", paths._Counters())
+    config = small_config(n_routed_experts=12, num_experts_per_tok=3)
+    stacked = bind(init_weights(config, 2), config).layers[3].moe
+    plain = replace(stacked, every_w13=None, every_w2=None)
+    x = torch.randn(2, 128, generator=torch.Generator().manual_seed(1))
+
+    every, fetched = moe.moe(x, stacked, config, EXACT), moe.moe(x, plain, config, EXACT)
+    grouped = moe.moe(x.repeat(20, 1), plain, config, EXACT)
+
+    assert (every - fetched).abs().max() < 1e-5
+    assert (every.repeat(20, 1) - grouped).abs().max() < 1e-5
+    taken = ["experts/every", "experts/fetched", "experts/grouped"]
+    assert sorted(paths.snapshot()["paths"]) == taken
 
 
 def test_paths_are_counted_and_written_at_most_once_a_second(tmp_path: Path, monkeypatch) -> None:
