@@ -39,7 +39,7 @@ from dsv41.tiny.tokenizer import build_tokenizer
 CONFIG = Path(__file__).with_name("config.json")
 _BIAS_RATE = 2e-3  # per step, towards an even use of the experts
 _CLIP = 1.0
-_SINK = 4.0
+_SINK = 8.0
 
 
 @dataclass(frozen=True)
