@@ -131,7 +131,7 @@ def _asked(context: Context, kind: str, request: Request) -> Asked:
     tokens = context.runspec.profile.size(kind).output_tokens
     sent = request_bytes(
         port=context.command.port if context.command else 0,
-        rank=request.rank,
+        rank=request.slot % context.runspec.profile.data_parallel_size,
         model=context.runspec.profile.served_name,
         prompt=prompt,
         output_tokens=tokens,

@@ -4,9 +4,9 @@ import os
 import sys
 from pathlib import Path
 
-from .recomputation import recompute
+from .recomputation import recompute_all
 from .strict import Refused, canonical
-from .verification import LIVE, RECOMPUTED, Result, disagreements, summary, verify
+from .verification import RECOMPUTED, Result, live_disagreements, summary, verify
 
 USAGE = "usage: python -m validator [--recompute] RUN_DIR"
 SHOWN_MAX = 20
@@ -37,9 +37,10 @@ def store(run_dir: Path | str) -> Result:
     """Recompute, write the figures down once, and compare them with the live ones."""
     root = Path(run_dir)
     try:
-        figures = recompute(root)
+        found = recompute_all(root)
+        figures = found.figures
         _write_once(root / RECOMPUTED, canonical(figures))
-        lines = disagreements(root, LIVE, figures)
+        lines = live_disagreements(root, found)
     except Refused as error:
         return Result(2, (str(error),))
     except FileExistsError:

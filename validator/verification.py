@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .accuracy import FIGURES, performance_recorded
 from .claim import objections, read_claim
 from .files import load
 from .manifest import differences
-from .recomputation import recompute
+from .recomputation import Recomputed, recompute_all
 from .strict import Refused, canonical, parse
 
 LIVE = "results/figures.json"
@@ -32,10 +33,11 @@ def verify(run_dir: Path | str) -> Result:
             raise Refused(str(run_dir), "", "no such directory")
         if lines := differences(root):
             return Result(1, tuple(lines))
-        figures = recompute(root)
+        found = recompute_all(root)
+        figures = found.figures
         claim = read_claim(root)
         lines = [
-            *disagreements(root, LIVE, figures),
+            *live_disagreements(root, found),
             *disagreements(root, RECOMPUTED, figures),
             *objections(root, claim, figures),
         ]
@@ -51,6 +53,15 @@ def summary(figures: dict[str, Any]) -> str:
     """One line: what the raw bytes say of each scope, with the rule."""
     scopes = ", ".join(f"{s['scope']} {s['verdict']} ({s['rule']})" for s in figures["scopes"])
     return f"reproduced from raw bytes: {scopes}"
+
+
+def live_disagreements(root: Path, found: Recomputed) -> list[str]:
+    """What the live side recorded otherwise than the raw bytes say."""
+    lines = disagreements(root, LIVE, found.figures)
+    if found.accuracy is not None:
+        lines += performance_recorded(root, found.figures["scopes"][0])
+        lines += disagreements(root, FIGURES, found.accuracy)
+    return lines
 
 
 def disagreements(root: Path, path: str, figures: dict[str, Any]) -> list[str]:
@@ -69,7 +80,7 @@ def _compare(stored: Any, found: Any, place: str) -> list[str]:
             below = f"{place}.{name}" if place else name
             if name not in stored or name not in found:
                 lines.append(f"{below}: {'is missing' if name not in stored else 'is surplus'}")
-            elif not (place.startswith("scopes[") and name == "reason"):
+            elif not (name == "reason" and "scope" in found):
                 lines += _compare(stored[name], found[name], below)
         return lines
     if isinstance(stored, list) and isinstance(found, list) and len(stored) == len(found):

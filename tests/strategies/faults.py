@@ -322,12 +322,17 @@ def another_port(draft, attempt):
     one.sent = one.sent.replace(b"127.0.0.1:8001", b"127.0.0.1:8009")
 
 
-@fault("request-mismatch")
+@fault("request-mismatch", *NO_FIGURES)
 def another_rank(draft, attempt):
     """The header and the record agree, and both are wrong for the slot."""
     one = victim(attempt)
     one.record["rank"] = 1
     one.sent = one.sent.replace(b"parallel-rank: 0", b"parallel-rank: 1")
+
+
+@fault("request-mismatch")
+def another_rank_on_record(draft, attempt):
+    victim(attempt).record["rank"] = 1
 
 
 @fault("wave-count")
