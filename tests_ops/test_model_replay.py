@@ -1,104 +1,108 @@
-"""Bounded replay: decoder layers run on each chunk's last window, an approximation by choice."""
+"""Bounded replay (2.16) of the product against the oracle's, and how far it is from exact."""
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
-from dsv41.model import ConfigError, ModelConfig
-from dsv41.model.draft import write_context
-from dsv41.model.forward import Forward, logits, replay_cut, run_layers
-from dsv41.model.init import init_weights
-from dsv41.model.make_checkpoint import small_raw_config
-from dsv41.model.paged import Batch, PagedState, RecordLayout
-from dsv41.model.params import ModelParams, bind
-from dsv41.model.vocabulary import modulo_map
+from dsv41.model.config import ConfigError
+from tests_ops.oracle import Replay, dspark, forward
+from tests_ops.oracle.strategies import Case, cases
+from tests_ops.oracle.tiny import TINY, random_tensors
+from tests_ops.product import harness
+from tests_ops.product.harness import CLEAR_MARGIN, TOLERANCE, Pair
+from tests_ops.test_model_vs_oracle import TOKENS, random_ends
 
 pytestmark = pytest.mark.ops
-CONFIG = ModelConfig.from_dict(small_raw_config())
-WINDOW = CONFIG.sliding_window
-BLOCK, BLOCKS = 8, 40
-TOKENS = torch.randint(20, 250, (80,), generator=torch.Generator().manual_seed(2))
 
 
 @pytest.fixture(scope="module")
-def params() -> ModelParams:
-    return bind(init_weights(CONFIG, 1), CONFIG)
-
-
-class Cache:
-    """Pages of two requests, holding `stale` everywhere at first."""
-
-    def __init__(self, stale: float = 0.0) -> None:
-        self.layout = RecordLayout(CONFIG, CONFIG.num_nextn_predict_layers)
-        self.records = torch.full((BLOCKS * BLOCK, self.layout.width), stale)
-        order = torch.randperm(BLOCKS, generator=torch.Generator().manual_seed(4))
-        self.table = order.view(2, -1)
-
-    def run(self, params: ModelParams, *chunks: tuple[int, int], replay: bool) -> torch.Tensor:
-        """Process tokens `[start, end)` of each request; logits of each one's last token."""
-        lengths = torch.tensor([0] + [end - start for start, end in chunks])
-        ends = torch.tensor([end for _, end in chunks])
-        batch = Batch(lengths.cumsum(0), ends, self.table[: len(chunks)], BLOCK)
-        state = PagedState(self.records, self.layout, batch, WINDOW)
-        run = Forward(CONFIG, state, replay=replay)
-        ids = torch.cat([TOKENS[start:end] for start, end in chunks])
-        with torch.inference_mode():
-            hidden = run_layers(params, run, ids, modulo_map(CONFIG))
-            write_context(hidden.captured, params.draft, run)
-            rows = lengths.clamp(max=WINDOW) if run.kept is not None else lengths
-            return logits(hidden.folded[rows.cumsum(0)[1:] - 1], params, CONFIG)
-
-
-@pytest.mark.parametrize("chunks", [[(0, 16)], [(0, 7), (7, 23)], [(0, 1), (1, 2)]])
-def test_chunks_of_a_window_are_exact(params, chunks) -> None:
-    exact, replayed = Cache(), Cache()
-    for chunk in chunks:
-        expected = exact.run(params, chunk, replay=False)
-        found = replayed.run(params, chunk, replay=True)
-
-        assert torch.equal(expected, found)
-
-
-def test_a_longer_chunk_deviates_a_little_and_only_above_the_cut(params) -> None:
-    exact, replayed = Cache(), Cache()
-    expected = exact.run(params, (0, 80), replay=False)
-    found = replayed.run(params, (0, 80), replay=True)
-
-    difference = (expected - found).abs()
-    assert 1e-4 < float(difference.max())
-    assert float(difference.mean()) < 0.5 * float(expected.std())
-    below = exact.layout.columns[("key", replay_cut(CONFIG))].stop
-    slots = Batch(torch.tensor([0, 80]), torch.tensor([80]), exact.table[:1], BLOCK).slots(
-        torch.zeros(80, dtype=torch.int64), torch.arange(80)
-    )
-    window = exact.layout.columns[("window", replay_cut(CONFIG))]
-    same = (exact.records[slots] - replayed.records[slots])[:, :below].abs() < 1e-5
-    same[:, window] = True
-    assert same.all()
-
-
-def test_rows_that_were_not_written_are_not_read(params) -> None:
-    """Stale pages full of 1e3 would show in any logit."""
-    steps = [((0, 40), (0, 9)), ((40, 41), (9, 60)), ((41, 47), (60, 61)), ((47, 80), (61, 80))]
-    clean, stale = Cache(), Cache(stale=1e3)
-    for chunks in steps:
-        expected = clean.run(params, *chunks, replay=True)
-        found = stale.run(params, *chunks, replay=True)
-
-        assert (expected - found).abs().max() < 1e-4
+def tiny() -> Pair:
+    return harness.pair(TINY, random_tensors(TINY, 0))
 
 
 @pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        ({"engram_layer_ids": [1, 6]}, "an engram layer is not below layer 5"),
-        ({"dspark_target_layer_ids": [4, 7, 8]}, "a draft target layer is below layer 5"),
-    ],
-    ids=["engram", "target"],
+    "ends",
+    [[64], [40, 64], [5, 6, 30, 31, 64], [8, 16, 20]],
+    ids=["one-piece", "two", "five", "all-fit"],
 )
-def test_a_model_that_needs_the_other_rows_is_refused(changes: dict, line: str) -> None:
-    config = ModelConfig.from_dict({"text_config": small_raw_config()["text_config"] | changes})
+def test_replayed_chunks_are_the_oracles(tiny: Pair, ends: list[int]) -> None:
+    tokens = TOKENS[: ends[-1]]
+    trace = forward(tiny.oracle, tokens, Replay(chunk_ends=tuple(ends)))
 
-    with pytest.raises(ConfigError, match=line):
-        replay_cut(config)
+    logits = harness.chunked(tiny, tokens, ends, block_size=8, replay=True)
+
+    assert logits.shape == trace.logits.shape
+    assert (logits - trace.logits).abs().max() < TOLERANCE
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(case=cases(), seed=st.integers(0, 10**6))
+def test_replay_of_random_models_is_the_oracles(case: Case, seed: int) -> None:
+    pair = harness.pair(case.text, case.tensors())
+    ends = random_ends(len(case.tokens), seed)
+    with harness.margins() as gaps:
+        trace = forward(pair.oracle, case.tokens, Replay(chunk_ends=tuple(ends)))
+    assume(min(gaps, default=1.0) > CLEAR_MARGIN)
+
+    logits = harness.chunked(pair, case.tokens, ends, 4, seed, replay=True)
+
+    assert (logits - trace.logits).abs().max() < TOLERANCE
+
+
+def test_a_replayed_batch_gives_each_request_its_own_rows(tiny: Pair) -> None:
+    source = random.Random(0)
+    lengths = [30, 3, 9, 1]
+    sequences = [[source.randrange(4, 512) for _ in range(n)] for n in lengths]
+    pages = harness.Pages(tiny, 4, 64, 8, 0)
+
+    run = pages.step({r: (0, s) for r, s in enumerate(sequences)}, replay=True)
+
+    parts = run.logits.split([min(n, 8) for n in lengths])
+    for sequence, logits in zip(sequences, parts, strict=True):
+        expected = forward(tiny.oracle, sequence, Replay(chunk_ends=(len(sequence),)))
+        assert (logits - expected.logits).abs().max() < TOLERANCE
+
+
+def test_drafts_after_a_replayed_prompt_are_the_oracles(tiny: Pair) -> None:
+    pages = harness.Pages(tiny, 1, 64, 8, 0)
+    pages.step({0: (0, TOKENS[:40])}, replay=True)
+    trace = forward(tiny.oracle, TOKENS[:40], Replay(chunk_ends=(40,)))
+    expected = dspark.draft(tiny.oracle, trace.main_hidden, trace.positions, 7)
+
+    drafts = pages.draft([0], [39], [7])
+
+    assert expected.tokens == drafts.tokens[0].tolist()
+    assert (drafts.confidence[0] - expected.confidence).abs().max() < 3 * TOLERANCE
+
+
+def test_replay_differs_from_the_exact_model_beyond_the_window(tiny: Pair) -> None:
+    """Else the tests above would prove nothing: the option must do something."""
+    exact = forward(tiny.oracle, TOKENS).logits[-1]
+
+    replayed = harness.chunked(tiny, TOKENS, [64], block_size=8, replay=True)[-1]
+
+    assert 1e-3 < float((replayed - exact).abs().max()) < 2.0
+
+
+def test_an_engram_layer_behind_the_cut_is_refused() -> None:
+    text = TINY | {"engram_layer_ids": [1, 6]}
+    pair = harness.pair(text, random_tensors(text, 0))
+
+    with pytest.raises(ConfigError, match="engram layer is not below layer 5"):
+        harness.chunked(pair, TOKENS[:8], [8], block_size=8, replay=True)
+
+
+def test_pages_that_were_trimmed_hold_no_rows_that_replay_reads(tiny: Pair) -> None:
+    """Stale rows below the first kept one change nothing, whatever they hold."""
+    results = []
+    for seed in (1, 2):
+        pages = harness.Pages(tiny, 1, 64, 8, seed)
+        pages.step({0: (0, TOKENS[:40])}, replay=True)
+        results.append(pages.step({0: (40, TOKENS[40:43])}, replay=True).logits)
+
+    assert torch.equal(*results)

@@ -96,8 +96,8 @@ def whole(p: Pair, tokens: Sequence[int], rounding: bool = False) -> Run:
     return _run(p, state, torch.tensor(tokens), quant.Rounding(rounding))
 
 
-def _run(p: Pair, state: Any, ids: Tensor, rounding: quant.Rounding) -> Run:
-    scratch = forward.Forward(p.config, state, rounding)
+def _run(p: Pair, state: Any, ids: Tensor, rounding: quant.Rounding, replay: bool = False) -> Run:
+    scratch = forward.Forward(p.config, state, rounding, replay=replay)
     run = Run(logits=torch.empty(0), captured=None, folded=torch.empty(0))
     with torch.no_grad(), watched(run):
         hidden = forward.run_layers(p.bound, scratch, ids, p.map)
@@ -126,8 +126,16 @@ class Pages:
         self.records = 30 * stale
         self.state: PagedState | None = None
 
-    def step(self, chunks: Mapping[int, tuple[int, Sequence[int]]], rounding: bool = False) -> Run:
-        """Process `request -> (tokens before, new tokens)` in one batch, in mapping order."""
+    def step(
+        self,
+        chunks: Mapping[int, tuple[int, Sequence[int]]],
+        rounding: bool = False,
+        replay: bool = False,
+    ) -> Run:
+        """Process `request -> (tokens before, new tokens)` in one batch, in mapping order.
+
+        With `replay` only each request's last window of rows has logits.
+        """
         lengths = torch.tensor([0, *(len(new) for _, new in chunks.values())])
         batch = Batch(
             query_start=lengths.cumsum(0),
@@ -137,7 +145,7 @@ class Pages:
         )
         self.state = PagedState(self.records, self.layout, batch, self.p.config.sliding_window)
         ids = torch.tensor([token for _, new in chunks.values() for token in new])
-        return _run(self.p, self.state, ids, quant.Rounding(rounding))
+        return _run(self.p, self.state, ids, quant.Rounding(rounding), replay)
 
     def draft(self, rows: Sequence[int], last: Sequence[int], anchors: Sequence[int]) -> Any:
         """Greedy drafts for batch rows of the last step; `last` = position before the anchor."""
@@ -161,13 +169,18 @@ class Pages:
 
 
 def chunked(
-    p: Pair, tokens: Sequence[int], ends: Sequence[int], block_size: int, seed: int = 0
+    p: Pair,
+    tokens: Sequence[int],
+    ends: Sequence[int],
+    block_size: int,
+    seed: int = 0,
+    replay: bool = False,
 ) -> Tensor:
     """Logits of one sequence processed over pages in chunks that end at `ends`."""
     pages = Pages(p, 1, len(tokens), block_size, seed)
     parts, start = [], 0
     for end in ends:
-        parts.append(pages.step({0: (start, tokens[start:end])}).logits)
+        parts.append(pages.step({0: (start, tokens[start:end])}, replay=replay).logits)
         start = end
     return torch.cat(parts)
 
