@@ -9,7 +9,7 @@ import pytest
 from acceptance.errors import RunFailure, UsageError
 from acceptance.processes import all_processes, environment
 from acceptance.service import check, start
-from acceptance.service.spec import MARKER, expand
+from acceptance.service.spec import MARKER, expand, is_free
 from acceptance.testing.services import fake_spec
 
 
@@ -69,6 +69,18 @@ def test_a_fixed_port_that_is_taken_is_refused_and_nothing_starts(spec, tmp_path
     assert isinstance(error, UsageError)
     assert f"port {port} on 127.0.0.1 is taken" in str(error)
     assert not (tmp_path / "service").exists()
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+def test_a_port_that_is_taken_on_the_other_loopback_address_is_not_free():
+    with socket.socket(socket.AF_INET6) as other:
+        other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        other.bind(("::1", 0))
+        port = other.getsockname()[1]
+        before = is_free(port)
+        other.listen()
+
+        assert (True, False) == (before, is_free(port))
 
 
 def test_a_fixed_port_that_is_free_is_used(spec, tmp_path):
