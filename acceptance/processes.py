@@ -86,7 +86,8 @@ def send_signal(process: Process, number: int) -> bool:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return False
-    except OSError:  # a kernel before 5.3 has no such call: a small race is left there
+    except (OSError, AttributeError):
+        # A kernel before 5.3, or a Python built on one, has no such call: a small race is left.
         if not is_running(process.pid, process.start_ticks):
             return False
         return _kill(process.pid, number)

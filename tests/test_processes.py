@@ -65,9 +65,16 @@ def test_another_process_with_the_same_pid_is_not_the_same(child):
     assert not processes.send_signal(found, signal.SIGKILL)
 
 
-def test_without_pidfds_the_start_ticks_guard_alone(child, monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(OSError(38, "Function not implemented"), id="old-kernel"),
+        pytest.param(AttributeError("pidfd_open"), id="old-python"),
+    ],
+)
+def test_without_pidfds_the_start_ticks_guard_alone(child, monkeypatch, error):
     def refuse(pid):
-        raise OSError(38, "Function not implemented")
+        raise error
 
     monkeypatch.setattr(os, "pidfd_open", refuse)
     found = processes.read_process(child.pid)

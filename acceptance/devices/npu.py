@@ -100,13 +100,16 @@ def parse_info(text: str) -> Info:
     _refuse_empty(text)
     head, tail = _tables(text)
     version = VERSION.search(text)
-    dies = _dies(head)
+    try:
+        dies, processes = _dies(head), _processes(tail)
+    except IndexError:
+        raise ValueError("npu-smi info: a row of the answer is cut off") from None
     if not dies:
         raise ValueError(f"npu-smi info: no device in the answer: {text.strip()[:80]!r}")
     return Info(
         version=version.group(1) if version else None,
         dies=dies,
-        processes=_processes(tail),
+        processes=processes,
         quiet_cards=tuple(int(found) for found in QUIET.findall(text)),
     )
 
