@@ -147,11 +147,12 @@ def measure(variant: str, model: Path, levels: list[int], tokens: int) -> dict[s
     figures: dict[str, Any] = {}
     for level in levels:
         wave(llm, level, tokens, seed=-level)
-        steps, produced = wave(llm, level, tokens, seed=level)
+        steps, cpu, produced = wave(llm, level, tokens, seed=level)
         shares = {} if variant == "dense" else timed_shares(llm, level, tokens)
         figures[f"C{level}"] = {
             "steps": len(steps),
             "step_ms_median": statistics.median(steps) * 1e3,
+            "step_cpu_ms_median": statistics.median(cpu) * 1e3,
             "step_ms_p90": statistics.quantiles(steps, n=10)[-1] * 1e3,
             "tokens_per_step": produced / len(steps) / level,
             "ms_per_token": sum(steps) / produced * level * 1e3,
@@ -160,8 +161,9 @@ def measure(variant: str, model: Path, levels: list[int], tokens: int) -> dict[s
     return figures
 
 
-def wave(llm: Any, level: int, tokens: int, seed: int) -> tuple[list[float], int]:
-    """Seconds of each step in which all `level` requests decode, and the tokens they made."""
+def wave(llm: Any, level: int, tokens: int, seed: int) -> tuple[list[float], list[float], int]:
+    """Seconds and CPU seconds of each step in which all `level` requests decode, and the tokens
+    they made.  CPU time, of all threads, is the steadier figure on a machine that others use."""
     from vllm import SamplingParams
 
     source = random.Random(seed)
@@ -175,23 +177,24 @@ def wave(llm: Any, level: int, tokens: int, seed: int) -> tuple[list[float], int
             f"{seed}-{i}-{time.monotonic_ns()}", {"prompt_token_ids": prompt}, params
         )
     made: dict[str, int] = {}
-    steps, produced = [], 0
+    steps, cpu, produced = [], [], 0
     while engine.has_unfinished_requests():
-        before, start = dict(made), time.perf_counter()
+        before, start, cpu_start = dict(made), time.perf_counter(), time.process_time()
         outputs = engine.step()
-        seconds = time.perf_counter() - start
+        seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
         for output in outputs:
             made[output.request_id] = len(output.outputs[0].token_ids)
         if len(before) == level and len(outputs) == level:
             steps.append(seconds)
+            cpu.append(cpu_seconds)
             produced += sum(made.values()) - sum(before.values())
-    return steps, produced
+    return steps, cpu, produced
 
 
 def timed_shares(llm: Any, level: int, tokens: int) -> dict[str, float]:
     """Milliseconds per step of each part, own time only, from a pass with timers in place."""
     with timers() as spent:
-        steps, _ = wave(llm, level, tokens, seed=1000 + level)
+        steps, _, _ = wave(llm, level, tokens, seed=1000 + level)
     # The prefill step is in `spent` too; it is one in dozens and the same parts.
     shares = {part: seconds / len(steps) * 1e3 for part, seconds in spent.items()}
     shares["engine"] = max(0.0, statistics.mean(steps) * 1e3 - sum(shares.values()))
@@ -234,16 +237,19 @@ def timers() -> Iterator[dict[str, float]]:
 def table(results: dict[str, Any], levels: list[int]) -> str:
     """The figures as text, with the ratio to the dense model at each level."""
     lines = [
-        f"{'level':>5} {'variant':<13} {'step ms':>8} {'p90':>7} {'tok/step':>8} {'ms/tok':>7} x"
+        "level variant        step ms     p90  cpu ms tok/step  ms/tok  x step  x cpu  x token"
     ]
     for level in levels:
-        dense = results["dense"][f"C{level}"]["step_ms_median"]
+        dense = results["dense"][f"C{level}"]
         for variant in VARIANTS:
             f = results[variant][f"C{level}"]
             lines.append(
                 f"{'C' + str(level):>5} {variant:<13} {f['step_ms_median']:8.2f}"
-                f" {f['step_ms_p90']:7.2f} {f['tokens_per_step']:8.2f} {f['ms_per_token']:7.2f}"
-                f" {f['step_ms_median'] / dense:.2f}"
+                f" {f['step_ms_p90']:7.2f} {f['step_cpu_ms_median']:7.2f}"
+                f" {f['tokens_per_step']:8.2f} {f['ms_per_token']:7.2f}"
+                f" {f['step_ms_median'] / dense['step_ms_median']:7.2f}"
+                f" {f['step_cpu_ms_median'] / dense['step_cpu_ms_median']:6.2f}"
+                f" {f['ms_per_token'] / dense['ms_per_token']:8.2f}"
             )
     for level in levels:
         for variant in VARIANTS[:2]:
