@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acceptance.errors import UsageError
+from acceptance.plan import parse_plan
 from acceptance.protocol import EXIT_BUG, EXIT_STATUS, EXIT_USAGE, Verdict
 
 
@@ -62,7 +63,8 @@ def run_gate(options: argparse.Namespace) -> int:
 
     root = Path(__file__).resolve().parent.parent
     try:
-        run_id = prepare(find_profile(options.profile), options.run_id).run_id
+        prepared = prepare(find_profile(options.profile), options.run_id)
+        files = plan_files(prepared.profile.plan)
     except UsageError as error:
         print(f"{Verdict.NOT_RUN} {options.run_id or '-'} {error}")
         return EXIT_USAGE
@@ -71,12 +73,11 @@ def run_gate(options: argparse.Namespace) -> int:
         "-c", str(root / "pytest.ini"),
         "-m", "acceptance",
         "--profile", options.profile,
-        "--run-id", run_id,
+        "--run-id", prepared.run_id,
         "-p", "no:cacheprovider",
         "--no-header",
         "-q",
-        str(root / "tests_service"),
-        str(root / "tests_accuracy"),
+        *(str(root / file) for file in files),
     ]  # fmt: skip
     status = int(pytest.main(arguments))
     # Not before: pytest itself loads its plugins.
@@ -88,8 +89,18 @@ def run_gate(options: argparse.Namespace) -> int:
         return status
     if status == pytest.ExitCode.USAGE_ERROR:
         return EXIT_USAGE
-    print(f"{Verdict.NOT_RUN} {run_id} the run ended before it was frozen")
+    print(f"{Verdict.NOT_RUN} {prepared.run_id} the run ended before it was frozen")
     return EXIT_BUG if status == pytest.ExitCode.INTERNAL_ERROR else EXIT_STATUS[Verdict.NOT_RUN]
+
+
+def plan_files(name: str) -> list[str]:
+    """Files of the tests that a plan names: the gate loads no others."""
+    path = Path(__file__).parent / "plans" / f"{name}.txt"
+    try:
+        planned = parse_plan(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}: the profile's plan can't be read") from None
+    return list(dict.fromkeys(test.partition("::")[0] for test in planned))
 
 
 def run_verify(options: argparse.Namespace) -> int:

@@ -9,19 +9,23 @@ from acceptance.client import WaveClient, WaveRequest, WaveSpec, prompt_sha256
 from acceptance.edges import Edges
 from acceptance.errors import RunFailure
 from acceptance.freeze import Frozen
+from acceptance.ledger import Category
 from acceptance.live import View
 from acceptance.protocol import CONCURRENCY, completion_body, data_parallel_rank
 from acceptance.records import SCHEMA, Attempt, Wave
 from acceptance.service import Service
 from acceptance.steps import waves
+from acceptance.timekeeper import Timekeeper
 
 WATCH_S = 0.2
+BOOKED = {"warmup": Category.PERFORMANCE_WARMUP, "measured": Category.PERFORMANCE_MEASURED}
 
 
 class LevelRunner:
     """Runs attempts. `salts` are all that were ever used in this run: none is used twice."""
 
-    def __init__(self, frozen: Frozen, view: View) -> None:
+    def __init__(self, frozen: Frozen, view: View, timekeeper: Timekeeper) -> None:
+        self.timekeeper = timekeeper
         self.frozen = frozen
         self.view = view
         self.salts: set[str] = set()
@@ -47,7 +51,11 @@ class LevelRunner:
         edges.proof()
         try:
             for kind in waves(self.frozen.runspec.profile.rounds, round_name):
-                self._wave(service, f"{round_name} {level} {kind}", kind, level, directory, done)
+                with self.timekeeper.phase(
+                    BOOKED[kind], f"{level} {kind}", round_name=round_name, attempt=str(number)
+                ):
+                    title = f"{round_name} {level} {kind}"
+                    self._wave(service, title, kind, level, directory, done)
                 edges.metrics()
                 if done[-1].aborted:
                     break

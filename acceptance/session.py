@@ -22,12 +22,13 @@ from acceptance.level import LevelRunner
 from acceptance.live import View
 from acceptance.outcomes import fail, inconclusive, not_run
 from acceptance.plan import Outcome, fold
-from acceptance.protocol import Verdict, worst
+from acceptance.protocol import ROUNDS, Verdict, worst
 from acceptance.records import SCHEMA, Attempt, Figures, FileHash, ScopeVerdict
 from acceptance.report import write_report
 from acceptance.rounds import Rounds
 from acceptance.runspec import RunSpec
-from acceptance.steps import outlives_failure, steps
+from acceptance.steps import category, outlives_failure, steps
+from acceptance.timekeeper import Timekeeper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,8 @@ class GateSession:
         self.is_frozen = True
         self.view = View()
         self.rounds = Rounds(self.frozen)
-        self.level_runner = LevelRunner(self.frozen, self.view)
+        self.timekeeper = Timekeeper(self.frozen.run_dir, self.runspec.run_id)
+        self.level_runner = LevelRunner(self.frozen, self.view, self.timekeeper)
         spec = self.frozen.runspec.profile
         self.order = steps(
             spec.rounds,
@@ -109,7 +111,10 @@ class GateSession:
                 reason=f"not reached: {self.failure.reason}",
             )
         try:
-            return self._action(step)()
+            with self.timekeeper.phase(
+                category(step), step, round_name=step[:2] if step[:2] in ROUNDS else None
+            ):
+                return self._action(step)()
         except RunFailure as error:
             result = StepResult(verdict=Verdict.INCONCLUSIVE, rule=error.rule, reason=error.reason)
         except UsageError as error:
@@ -313,6 +318,7 @@ class GateSession:
             self.last_line,
             self.frozen.profile.notes,
         )
+        self.timekeeper.summary()
         archive.seal(run_dir, spec.run_id, self.frozen.runspec_sha256)
 
     def say_last(self, line: Callable[[str], None]) -> None:

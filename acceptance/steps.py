@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from acceptance.ledger import Category
 from acceptance.protocol import ROUNDS
 
 
@@ -21,6 +22,17 @@ def steps(
     second = [f"{ROUNDS[1]}-{level}" for level in levels]
     accuracy = ["accuracy"] if is_accuracy_planned else []
     return (*first, *between, *second, "performance", *accuracy, "B2-stop", "recomputation")
+
+
+def category(step: str) -> Category:
+    """What the time of a step is booked under (P6.5)."""
+    if step in ("performance", "recomputation"):
+        return Category.RECOMPUTE_REVIEW
+    if step == "accuracy":
+        return Category.ACCURACY
+    if step.endswith(("-start", "-stop")):
+        return Category.SERVICE_PREPARE_RECLAIM
+    return Category.PERFORMANCE_MEASURED
 
 
 def waves(rounds: Literal["restart", "same-service"], round_name: str) -> tuple[str, ...]:

@@ -172,6 +172,9 @@ def test_a_clean_run_passes_and_its_archive_verifies_until_a_byte_is_flipped(gat
     assert ["REAPED", "REAPED"] == [
         run.json(f"results/{name}/service/stop.json")["state"] for name in ("B1", "B2")
     ]
+    spans = (run.run_dir / "plan/time-ledger.jsonl").read_text().splitlines()
+    assert {"open", "done"} == {json.loads(line)["status"] for line in spans}
+    assert [] == run.json("results/time-summary.json")["problems"]
     for name in ("manifest.json", "manifest.sha256", "results/figures.json", "plan/runspec.json",
                  "results/B2/C4/attempt-1/measured-03.raw", "results/report.md"):  # fmt: skip
         path = run.run_dir / name

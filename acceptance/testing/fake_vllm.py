@@ -53,7 +53,9 @@ class Fake:
         if options.answers:
             for line in Path(options.answers).read_text(encoding="utf-8").splitlines():
                 item = json.loads(line)
-                self.golds.append((item["question"], item["answer"].rpartition("#### ")[2]))
+                self.golds.append(
+                    (item["question"], item["answer"].rpartition("#### ")[2].replace(",", ""))
+                )
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, one request."""
