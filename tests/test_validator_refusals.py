@@ -9,12 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import validator
-from acceptance import proof, records, runspec
+from acceptance import evidence, plan, proof, records, runspec
+from acceptance.accuracy.records import AccuracyRun, ServiceEdge
+from acceptance.service.spec import Command
 from tests.strategies import runs
 from tests.strategies.places import fast_directory
 from validator import attempts
+from validator.accuracy import Edge, Run
+from validator.claim import Outcome
 from validator.exposition import Counters, snapshot
-from validator.runspec import RUNSPEC, RunSpec
+from validator.runspec import RUNSPEC, Profile, RunSpec
 from validator.strict import Refused, canonical, exact, read
 
 
@@ -288,6 +292,12 @@ SAME = {
     "Client": (attempts.Client, records.ClientReport),
     "Wave": (attempts.Wave, records.Wave),
     "Proof": (attempts.Proof, proof.Proof),
+    "Command": (attempts.Command, Command),
+    "Host": (attempts.Host, evidence.Host),
+    "Profile": (Profile, runspec.RunProfile),
+    "AccuracyRun": (Run, AccuracyRun),
+    "ServiceEdge": (Edge, ServiceEdge),
+    "Outcome": (Outcome, plan.Outcome),
 }
 
 
