@@ -203,15 +203,7 @@ def _write(run_dir: Path, prepared: Prepared, plan: tuple[str, ...]) -> Frozen:
     )
     prompts.check_release(release, banks["warmup"], banks["measured"])
     _write_plan(run_dir, prepared.profile_bytes, plan, release, banks)
-    if profile.accuracy is not None and prepared.questions is not None:
-        encoding = tuple(f for f in model if f.path.startswith(("tokenizer", "chat_template")))
-        asked = accuracy_plan.freeze(
-            profile.accuracy,
-            prepared.questions,
-            model=profile.model.served_name,
-            encoding=encoding,
-        )
-        accuracy_plan.write_plan(run_dir, asked)
+    _write_questions(run_dir, prepared, model)
     write_record(run_dir / "patch/deployed.json", tools)
     runspec = RunSpec(
         schema=SCHEMA,
@@ -275,6 +267,20 @@ def _write_plan(
         write_record(run_dir / f"plan/banks/{name}.json", bank)
     for file in sorted((ROOT / "validator").rglob("*.py")):
         write_once(run_dir / "validator" / file.relative_to(ROOT / "validator"), file.read_bytes())
+
+
+def _write_questions(run_dir: Path, prepared: Prepared, model: tuple[FileHash, ...]) -> None:
+    """Freeze what will be asked, where accuracy is planned (P5.2)."""
+    profile = prepared.profile
+    if profile.accuracy is None or prepared.questions is None:
+        return
+    asked = accuracy_plan.freeze(
+        profile.accuracy,
+        prepared.questions,
+        model=profile.model.served_name,
+        encoding=tuple(f for f in model if f.path.startswith(("tokenizer", "chat_template"))),
+    )
+    accuracy_plan.write_plan(run_dir, asked)
 
 
 def _is_source(file: FileHash) -> bool:
