@@ -2,18 +2,19 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 
-from dsv41.model.config import ModelConfig
+from dsv41.model.config import ConfigError, ModelConfig
 from dsv41.model.full import draft_full, forward_full, forward_hidden
 from dsv41.model.init import init_weights
 from dsv41.model.params import bind
 from dsv41.model.vocabulary import modulo_map
 from dsv41.tiny import checkpoint, data, dense, dense_draft, train
 from dsv41.tiny.optimise import orthogonal
-from dsv41.tiny.tokenizer import build_tokenizer
+from dsv41.tiny.tokenizer import build_tokenizer, ngram_map
 
 pytestmark = pytest.mark.accuracy
 
@@ -87,6 +88,12 @@ def test_the_draft_pass_is_the_model(kernels):
     out = dense_draft.run(params, CONFIG, captured.view(3, 60, -1), anchors.expand(3, -1), block)
     assert (out.scored - wanted).abs().max() < 1e-4
     assert (out.confidence - sure).abs().max() < 1e-4
+
+
+def test_a_wrong_count_of_ngram_ids_is_refused():
+    wrong = replace(CONFIG, engram_compressed_vocab_size=440)
+    with pytest.raises(ConfigError, match="is 440, but the tokenizer compresses to 446 ids"):
+        ngram_map(build_tokenizer(), wrong)
 
 
 def test_a_length_that_needs_a_choice_is_refused():

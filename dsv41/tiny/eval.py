@@ -24,13 +24,13 @@ from torch import Tensor
 from dsv41.model.config import ModelConfig
 from dsv41.model.loader import load_official
 from dsv41.model.params import ModelParams, bind
-from dsv41.model.vocabulary import TokenMap, compressed_ids
+from dsv41.model.vocabulary import TokenMap
 from dsv41.model.w8a8 import convert, load_w8a8
 from dsv41.tiny import checkpoint, data, questions
 from dsv41.tiny.acceptance_length import Count, measure
 from dsv41.tiny.decode import EOS, greedy
 from dsv41.tiny.questions import Question
-from dsv41.tiny.tokenizer import build_tokenizer
+from dsv41.tiny.tokenizer import build_tokenizer, ngram_map
 
 CAP = 64  # answer tokens; a longer answer is cut and then most likely wrong
 _NUMBER = re.compile(r"-?\d+\.\d+|-?\d+")
@@ -54,8 +54,7 @@ class Result(NamedTuple):
 
 def setup() -> Setup:
     config, tokenizer = ModelConfig.from_file(checkpoint.CONFIG), build_tokenizer()
-    ids = compressed_ids(tokenizer)
-    return Setup(config, tokenizer, TokenMap(torch.tensor(ids), ids[config.engram_pad_token_id]))
+    return Setup(config, tokenizer, ngram_map(tokenizer, config))
 
 
 def float_params(tensors: Mapping[str, Tensor], config: ModelConfig) -> ModelParams:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from dsv41.model.byte_tokenizer import SPECIAL_TOKENS
+from dsv41.model.config import ConfigError, ModelConfig
+from dsv41.model.vocabulary import TokenMap, compressed_ids
 from dsv41.tiny import problems
 
 VOCAB_SIZE = 512
@@ -69,6 +72,17 @@ def build_tokenizer() -> Tokenizer:
     )
     tokenizer.add_tokens([AddedToken(t, normalized=False) for t in (*_VISIBLE, *PHRASES)])
     return tokenizer
+
+
+def ngram_map(tokenizer: Tokenizer, config: ModelConfig) -> TokenMap:
+    """The ids that the n-gram hash sees; ConfigError unless the config counts them right."""
+    ids = compressed_ids(tokenizer)
+    if max(ids) + 1 != config.engram_compressed_vocab_size:
+        raise ConfigError(
+            f"engram_compressed_vocab_size is {config.engram_compressed_vocab_size}, but the"
+            f" tokenizer compresses to {max(ids) + 1} ids"
+        )
+    return TokenMap(torch.tensor(ids), ids[config.engram_pad_token_id])
 
 
 def words() -> list[str]:

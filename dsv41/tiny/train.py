@@ -24,17 +24,15 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional as F
 
 from dsv41.model.config import ModelConfig
 from dsv41.model.init import init_weights
 from dsv41.model.params import ModelParams, bind
-from dsv41.model.vocabulary import TokenMap, compressed_ids
 from dsv41.tiny import data, dense, dense_draft
 from dsv41.tiny.optimise import Optimiser
-from dsv41.tiny.tokenizer import build_tokenizer
+from dsv41.tiny.tokenizer import build_tokenizer, ngram_map
 
 CONFIG = Path(__file__).with_name("config.json")
 _BIAS_RATE = 2e-3  # per step, towards an even use of the experts
@@ -87,12 +85,6 @@ def start_weights(config: ModelConfig, seed: int) -> dict[str, Tensor]:
     return weights
 
 
-def tiny_map(config: ModelConfig, tokenizer: Tokenizer) -> TokenMap:
-    """The n-gram ids of the small tokenizer."""
-    ids = compressed_ids(tokenizer)
-    return TokenMap(torch.tensor(ids), ids[config.engram_pad_token_id])
-
-
 class Trainer:
     """One process's part of the training of the target."""
 
@@ -100,7 +92,7 @@ class Trainer:
         self.plan, self.rank = plan, rank
         self.config = ModelConfig.from_file(CONFIG)
         self.tokenizer = build_tokenizer()
-        self.map = tiny_map(self.config, self.tokenizer)
+        self.map = ngram_map(self.tokenizer, self.config)
         self.weights = self.first_weights()
         self.trained = {n: w for n, w in self.weights.items() if self.trains(n)}
         self.optimiser = Optimiser(self.trained, plan.matrix_lr, plan.lr)
