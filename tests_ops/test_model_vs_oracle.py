@@ -106,7 +106,7 @@ def test_random_chunks_over_pages_agree(case: Case, block: int, seed: int) -> No
 
 
 @pytest.mark.deep
-@settings(QUICK, max_examples=1000)
+@settings(QUICK, max_examples=400)
 @given(
     case=cases(longest=100),
     block=st.sampled_from([2, 4, 8, 32, 128]),
