@@ -1,9 +1,9 @@
 """Served greedy tokens are the oracle's, under every condition that a paged engine brings.
 
-Fifty prompts of mixed length at once, against `goldens/small-seed-0.json`.  Make it anew with
+Fifty prompts of mixed length at once, against the oracle's stored outputs.  Make them anew with
 
     python -m dsv41.model.make_checkpoint --out /tmp/small --seed 0
-    python -m tests_ops.oracle.make_goldens /tmp/small --out tests_service/goldens/small-seed-0.json
+    python -m tests_ops.oracle.make_goldens /tmp/small --out FILE
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from dsv41.model.make_checkpoint import main as make_checkpoint
 from tests_ops.oracle import goldens
 
 pytestmark = pytest.mark.service
-GOLDENS = Path(__file__).parent / "goldens" / "small-seed-0.json"
 ROOT = Path(__file__).resolve().parents[1]
+GOLDENS = ROOT / "tests_ops" / "goldens" / "small-bigram-seed0.json"
 NAME = "small"
 DSPARK = "dsv41.engine.proposer.DSparkProposer"
 NOISE = "tests_service.noise_drafter.NoiseProposer"

@@ -30,6 +30,9 @@ class DeepseekV41ForCausalLM(nn.Module):
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         super().__init__()
+        parallel = vllm_config.parallel_config
+        if parallel.tensor_parallel_size > 1 or parallel.pipeline_parallel_size > 1:
+            raise ValueError("the CPU model is not split: use --data-parallel-size instead")
         directory = Path(vllm_config.model_config.model)
         self.config = ModelConfig.from_file(directory / "config.json")
         self.load = loader_of(directory)

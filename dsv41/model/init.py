@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,22 +17,24 @@ def init_weights(config: ModelConfig, seed: int, *, bigram: bool = False) -> dic
     With `bigram` the layers are weak beside the embedding and the draft's Markov head repeats
     the target's bigram, so that drafts are accepted without any training.
     """
-    generator = torch.Generator().manual_seed(seed)
-    weights = {spec.name: _draw(spec, config, generator) for spec in flat_tensors(config)}
+    # numpy's stream does not depend on the processor's vector width; torch's does.
+    generator = np.random.default_rng(seed)
+    weights = {spec.name: _draw(spec, generator) for spec in flat_tensors(config)}
     if bigram and config.num_nextn_predict_layers:
         _align_drafts(weights, config)
     return weights
 
 
-def _draw(spec: TensorSpec, config: ModelConfig, generator: torch.Generator) -> Tensor:
+def _draw(spec: TensorSpec, generator: np.random.Generator) -> Tensor:
     def normal(scale: float) -> Tensor:
-        return torch.randn(spec.shape, generator=generator) * scale
+        values = generator.standard_normal(spec.shape, dtype=np.float32)
+        return torch.from_numpy(values) * scale
 
     name = spec.name
     last = name.rpartition(".")[2] if not name.endswith(".weight") else name.split(".")[-2]
     if last.startswith("hc_"):
         if last.endswith("scale"):
-            return torch.rand(spec.shape, generator=generator)
+            return torch.from_numpy(generator.random(spec.shape, dtype=np.float32))
         return normal(0.3) if last.endswith("base") else normal(spec.shape[-1] ** -0.5)
     if last in ("attn_norm", "ffn_norm", "q_weight", "k_weight"):
         return 1.0 + normal(0.1)
