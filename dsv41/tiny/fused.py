@@ -11,7 +11,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +31,16 @@ def load() -> bool:
     if compiler is None:
         return False
     digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-    out = Path(tempfile.gettempdir(), f"dsv41-tiny-{os.getuid()}-{digest}.so")
-    if not out.is_file():
-        work = out.with_suffix(f".{os.getpid()}")
-        subprocess.run([compiler, *_FLAGS, "-o", work, SOURCE, "-lm"], check=True)
-        os.replace(work, out)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "dsv41")
+    out = cache / f"tiny-{digest}.so"
+    try:
+        if not out.is_file():
+            cache.mkdir(parents=True, exist_ok=True)
+            work = out.with_suffix(f".{os.getpid()}")
+            subprocess.run([compiler, *_FLAGS, "-o", work, SOURCE, "-lm"], check=True)
+            os.replace(work, out)
+    except (OSError, subprocess.CalledProcessError):
+        return False
     _library = ctypes.CDLL(str(out))
     return True
 

@@ -185,7 +185,7 @@ class Trainer:
 class DraftTrainer(Trainer):
     """One process's part of the training of the draft stages; the score is 1 + accepted drafts."""
 
-    ANCHORS = 8  # per text and step
+    ANCHORS = 12  # per text and step
 
     def first_weights(self) -> dict[str, Tensor]:
         weights = start_weights(self.config, self.plan.seed + 1)
