@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -32,7 +33,7 @@ def load() -> bool:
         return False
     digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "dsv41")
-    out = cache / f"tiny-{digest}.so"
+    out = cache / f"tiny-{platform.node()}-{digest}.so"
     try:
         if not out.is_file():
             cache.mkdir(parents=True, exist_ok=True)
