@@ -14,6 +14,7 @@ from pathlib import Path
 from acceptance.errors import UsageError
 from acceptance.plan import parse_plan
 from acceptance.protocol import EXIT_BUG, EXIT_STATUS, EXIT_USAGE, Verdict
+from acceptance.settings import lease_path
 
 
 def main(argv: Sequence[str]) -> int:
@@ -60,9 +61,11 @@ def run_gate(options: argparse.Namespace) -> int:
     import pytest
 
     from acceptance.freeze import find_profile, prepare
+    from acceptance.lease import check_free
 
     root = Path(__file__).resolve().parent.parent
     try:
+        check_free(lease_path())
         prepared = prepare(find_profile(options.profile), options.run_id)
         files = plan_files(prepared.profile.plan)
     except UsageError as error:
@@ -83,12 +86,11 @@ def run_gate(options: argparse.Namespace) -> int:
     # Not before: pytest itself loads its plugins.
     from acceptance.pytest_plugin import last_line
 
-    line = last_line()
-    if line:
+    if status == pytest.ExitCode.USAGE_ERROR:
+        status = EXIT_USAGE
+    if line := last_line():
         print(line)
         return status
-    if status == pytest.ExitCode.USAGE_ERROR:
-        return EXIT_USAGE
     print(f"{Verdict.NOT_RUN} {prepared.run_id} the run ended before it was frozen")
     return EXIT_BUG if status == pytest.ExitCode.INTERNAL_ERROR else EXIT_STATUS[Verdict.NOT_RUN]
 

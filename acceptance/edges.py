@@ -15,10 +15,17 @@ class Edges:
     """Writes `metrics-N.txt` and `identity-N.json` of one attempt; what can't be read is left out
     or written as unknown, and the validity rules then say so."""
 
-    def __init__(self, frozen: Frozen, service: Service, directory: Path) -> None:
+    def __init__(
+        self,
+        frozen: Frozen,
+        service: Service,
+        directory: Path,
+        device_problems: tuple[str, ...] | None,
+    ) -> None:
         self.frozen = frozen
         self.service = service
         self.directory = directory
+        self.device_problems = device_problems
         self.metrics_files: list[str] = []
         self.proof_files: list[str] = []
         self.cost_ns: int | None = None
@@ -56,7 +63,7 @@ class Edges:
             is_profiler_on=identity.is_profiler_on,
             deployed_differences=deployed,
             weights_differences=weights,
-            device_problems=None,
+            device_problems=self.device_problems,
             host=cpu.host(before, self.host),
             observer_cost_ns=self.cost_ns,
         )

@@ -112,6 +112,18 @@ def acquire(path: Path, owner: str, purpose: str) -> Lease:
     return Lease(path, record, _note(path, previous), handle)
 
 
+def check_free(path: Path) -> None:
+    """UsageError, in the words of `acquire`, if another owner has it now; nothing is written."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        _lock(handle, path, _read(handle))
+    finally:
+        os.close(handle)
+
+
 def _open(path: Path) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

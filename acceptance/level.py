@@ -22,13 +22,17 @@ BOOKED = {"warmup": Category.PERFORMANCE_WARMUP, "measured": Category.PERFORMANC
 
 
 class LevelRunner:
-    """Runs attempts. `salts` are all that were ever used in this run: none is used twice."""
+    """Runs attempts. `salts` are all that were ever used in this run: none is used twice.
+
+    `device_problems`: what the look at the machine before the service's start found (P2.1).
+    """
 
     def __init__(self, frozen: Frozen, view: View, timekeeper: Timekeeper) -> None:
         self.timekeeper = timekeeper
         self.frozen = frozen
         self.view = view
         self.salts: set[str] = set()
+        self.device_problems: tuple[str, ...] | None = None
 
     def run(
         self,
@@ -45,7 +49,7 @@ class LevelRunner:
         """
         directory = self.frozen.run_dir / "results" / round_name / level / f"attempt-{number}"
         directory.mkdir(parents=True)
-        edges = Edges(self.frozen, service, directory)
+        edges = Edges(self.frozen, service, directory, self.device_problems)
         done: list[Wave] = []
         edges.metrics()
         edges.proof()

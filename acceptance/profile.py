@@ -93,6 +93,22 @@ class Limits(Record, frozen=True, kw_only=True):
     stall_ns: int
 
 
+class Preflight(Record, frozen=True, kw_only=True):
+    """P2.1: what the machine must show before a service starts; null is not looked at.
+
+    Load is per CPU, a foreign process is heavy from `task_ppm_max` of one CPU on. `npu_dies`: that
+    many, healthy and idle, are looked for with npu-smi.
+    """
+
+    load_milli_per_cpu_max: int | None = None
+    steal_ppm_max: int | None = None
+    memory_available_bytes_min: int | None = None
+    frequency_ppm_min: int | None = None
+    task_ppm_max: int | None = None
+    npu_dies: int | None = None
+    npu_temperature_c_max: int | None = None
+
+
 class Scopes(Record, frozen=True, kw_only=True):
     """`planned`, or why this profile does not claim the scope."""
 
@@ -121,6 +137,7 @@ class Profile(Record, frozen=True, kw_only=True):
     targets_ms: dict[str, str]
     scopes: Scopes
     rules: dict[str, str]
+    preflight: Preflight = Preflight()
     accuracy: AccuracyProfile | None = None
 
     def targets_ns(self) -> dict[str, Fraction]:

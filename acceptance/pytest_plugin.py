@@ -80,6 +80,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             config.stash[gate_key] = gate
             gate.freeze()
     except UsageError as error:
+        if config.getoption("--profile"):
+            _last.append(f"{Verdict.NOT_RUN} {config.getoption('--run-id') or '-'} {error}")
         raise pytest.UsageError(str(error)) from None
 
 

@@ -16,13 +16,17 @@ class Rounds:
         self.services: dict[str, Service] = {}
         self.first_seen: dict[str, Identity] = {}
 
+    def shares_service(self, round_name: str) -> bool:
+        """Whether the round runs on the service of the round before it (P3.1)."""
+        return round_name == "B2" and self.frozen.runspec.profile.rounds == "same-service"
+
     def start(self, round_name: str) -> float:
         """Start the round's service, or prove that it is still the same one; returns seconds.
 
         RunFailure where it does not become ready or is not the one that was started.
         """
         began = time.monotonic()
-        if round_name == "B2" and self.frozen.runspec.profile.rounds == "same-service":
+        if self.shares_service(round_name):
             self.services["B2"] = self.services["B1"]
             self.first_seen["B2"] = self.first_seen["B1"]
             self.prove("B2")

@@ -4,6 +4,7 @@ The tests ask for steps; the session takes what comes before, keeps what a step 
 stops the service in every exit path.
 """
 
+import os
 import subprocess
 import sys
 import traceback
@@ -14,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from acceptance import archive, asking, freeze, judge, verdict
+from acceptance import archive, asking, freeze, judge, lease, machine, verdict
 from acceptance.accuracy.edge import identity_sha256
 from acceptance.errors import RunFailure, UsageError
 from acceptance.gather import attempt_dir
@@ -27,6 +28,7 @@ from acceptance.records import SCHEMA, Attempt, Figures, FileHash, ScopeVerdict
 from acceptance.report import write_report
 from acceptance.rounds import Rounds
 from acceptance.runspec import RunSpec
+from acceptance.settings import lease_path, runs_dir
 from acceptance.steps import category, outlives_failure, steps
 from acceptance.timekeeper import Timekeeper
 
@@ -55,6 +57,7 @@ class GateSession:
         self.options = options
         self.plan = plan
         self.is_frozen = False
+        self.lease: lease.Lease | None = None
         self.console: Any = None
         self.results: dict[str, StepResult] = {}
         self.judged: list[judge.Judged] = []
@@ -69,7 +72,12 @@ class GateSession:
     def freeze(self) -> None:
         """Make the run directory and its RunSpec; UsageError when the request can't be served."""
         prepared = freeze.prepare(self.options.profile, self.options.run_id)
-        self.frozen = freeze.freeze(prepared, self.plan)
+        self.lease = lease.acquire(lease_path(), f"user {os.getuid()}", f"run {prepared.run_id}")
+        try:
+            self.frozen = freeze.freeze(prepared, self.plan)
+        except BaseException:
+            self.lease.release()
+            raise
         self.is_frozen = True
         self.view = View()
         self.rounds = Rounds(self.frozen)
@@ -151,10 +159,25 @@ class GateSession:
 
     def _start(self, round_name: str) -> StepResult:
         freeze.check_frozen(self.frozen)
+        if not self.rounds.shares_service(round_name):
+            self._look(round_name)
         self.view.say(f"{round_name}: starting the service")
         seconds = self.rounds.start(round_name)
         self.view.say(f"{round_name}: service ready after {seconds:.1f} s")
         return _passed()
+
+    def _look(self, round_name: str) -> None:
+        """P2.1, P6.9: the machine is fit, and it is still ours."""
+        note = self.lease.note if self.lease and round_name == "B1" else None
+        found = machine.look(
+            self.frozen.profile.preflight, runs_dir() / ".services", (note,) if note else ()
+        )
+        for line in (*found.notes, *found.problems):
+            self.view.say(line)
+        machine.require(found, self.frozen.run_dir / "results" / round_name)
+        if self.lease is None or not self.lease.is_valid():
+            raise RunFailure("P6.9", f"{lease_path()}: the lease was taken away from this run")
+        self.level_runner.device_problems = found.problems
 
     def _level(self, round_name: str, level: str) -> StepResult:
         """P3.7: an invalid attempt may be repeated, whole, on the same, still valid service."""
@@ -271,6 +294,13 @@ class GateSession:
             self.failure = StepResult(
                 verdict=Verdict.INCONCLUSIVE, rule="P3.7", reason="interrupted by a signal"
             )
+        try:
+            return self._finish(outcomes)
+        finally:
+            if self.lease:
+                self.lease.release()
+
+    def _finish(self, outcomes: Mapping[str, Outcome]) -> Outcome:
         self._judge_what_was_cut_short()
         if "recomputation" not in self.results:
             self.results["recomputation"] = self._take("recomputation")

@@ -12,6 +12,14 @@ def runs_dir() -> Path:
     return Path(os.environ.get("ACCEPTANCE_RUNS", ROOT / "runs"))
 
 
+def lease_path() -> Path:
+    """ACCEPTANCE_LEASE: the lock file of what is operated (P6.9). Default: `.lease` among the runs.
+
+    Give one file to all checkouts that share a device.
+    """
+    return Path(os.environ.get("ACCEPTANCE_LEASE", runs_dir() / ".lease"))
+
+
 def models_dir() -> Path:
     """ACCEPTANCE_MODELS: where checkpoints made by a profile's script are kept.
 

@@ -4,160 +4,13 @@ Each case is a process of its own, as a user would start it. The service under t
 `acceptance.testing.fake_vllm`; that real vLLM goes the same way is shown in `tests_service/`.
 """
 
-import hashlib
 import json
-import os
-import re
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-import psutil
 import pytest
 
-ROOT = Path(__file__).parent.parent
-ALL = ("C1", "C4", "C16")
-SLOW = ("--frame-s", "0.4")
-MINI = (ROOT / "acceptance/profiles/cpu-mini.toml").read_text()
-
-
-def fake_profile(
-    *, rounds="restart", extra=(), fault="none", attempts=1, levels=("C1",), changes=()
-):
-    """cpu-mini with the stand-in service and tiny sizes."""
-    argv = ["{python}", "-m", "acceptance.testing.fake_vllm", "--model", "{model}"]
-    argv += ["--served-model-name", "fake", "--port", "{port}", "--fault", fault, *extra]
-    text = re.sub(r"argv = \[.*?\n\]", f"argv = {json.dumps(argv)}", MINI, flags=re.DOTALL)
-    text = re.sub(r"build(_sources)? = .*\n", "", text)
-    text = re.sub(
-        r"\[service.expect\].*?\[load\]",
-        '[service.expect]\n"cache_config.block_size" = 32\n\n[load]',
-        text,
-        flags=re.S,
-    )
-    text = re.sub(
-        r"\[service.environment\]\n.*?\n\n",
-        f'[service.environment]\nPYTHONPATH = "{ROOT}"\n\n',
-        text,
-        flags=re.DOTALL,
-    )
-    text = re.sub(r"(warmup|measured)_sha256 = .*\n", "", text)
-    replaced = [
-        ('levels = ["C1", "C4", "C16"]', f"levels = {json.dumps(levels)}"),
-        ('name = "cpu-mini"', 'name = "fake"'),
-        ('"dsv41-0day"', '"fake"'),
-        ('directory = "cpu-mini"', 'directory = "@MODEL@"'),
-        ('rounds = "restart"', f'rounds = "{rounds}"'),
-        ("input_tokens = 128", "input_tokens = 40"),
-        ("output_tokens = 16", "output_tokens = 4"),
-        ("output_tokens = 64", "output_tokens = 30"),
-        ("attempts_max = 2", f"attempts_max = {attempts}"),
-        ("startup_timeout_s = 180", "startup_timeout_s = 30"),
-        ("stop_timeout_s = 20", "stop_timeout_s = 3"),
-        ("http_s = 120", "http_s = 20"),
-        *changes,
-    ]
-    for old, new in replaced:
-        assert old in text, old
-        text = text.replace(old, new)
-    return text
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory):
-    """A directory that looks like a checkpoint: config, tokenizer, one weight file."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    directory = tmp_path_factory.mktemp("model")
-    made = Tokenizer(models.BPE(vocab={chr(i): i for i in range(32, 127)}, merges=[]))
-    made.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    made.save(str(directory / "tokenizer.json"))
-    (directory / "config.json").write_text("{}")
-    (directory / "model.safetensors").write_bytes(b"\0" * 64)
-    return directory
-
-
-class Gate:
-    """One started gate."""
-
-    def __init__(self, tmp_path, model, text, run_id="run-1"):
-        self.runs = tmp_path / "runs"
-        self.run_dir = self.runs / run_id
-        profile = tmp_path / "fake.toml"
-        profile.write_text(text.replace("@MODEL@", str(model)))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "acceptance", "gate", "--profile", str(profile),
-             "--run-id", run_id],
-            cwd=ROOT,
-            env={**os.environ, "ACCEPTANCE_RUNS": str(self.runs), "ACCEPTANCE_PLAIN": "1"},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-
-    def wait_for(self, pattern):
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and self.process.poll() is None:
-            if list(self.run_dir.glob(pattern)):
-                return
-            time.sleep(0.02)
-        raise AssertionError(f"{pattern} never came:\n{self.process.communicate()[0]}")
-
-    def wave(self, round_name, level, tokens=30):
-        """Wait until a measured wave of the level is under way."""
-        self.wait_for(f"results/{round_name}/{level}/attempt-1/metrics-1.txt")
-        deadline = time.monotonic() + 30
-        while not self.is_sending() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        time.sleep(0.8)  # so that some frames have come
-
-    def is_sending(self):
-        """Whether the measuring client holds connections."""
-        clients = [
-            child
-            for child in psutil.Process(self.process.pid).children()
-            if "acceptance.client.wave" in child.cmdline()
-        ]
-        return any(child.net_connections() for child in clients)
-
-    def service(self):
-        """The service's processes."""
-        return [
-            process
-            for process in psutil.process_iter(["cmdline"])
-            if "acceptance.testing.fake_vllm" in (process.info["cmdline"] or ())
-            and str(process.environ().get("ACCEPTANCE_SERVICE_ID")) != "None"
-        ]
-
-    def end(self):
-        output = self.process.communicate(timeout=120)[0]
-        return self.process.returncode, output.strip().splitlines()[-1], output
-
-    def json(self, name):
-        return json.loads((self.run_dir / name).read_text())
-
-
-@pytest.fixture
-def gate(tmp_path, model):
-    started = []
-
-    def start(text, **options):
-        started.append(Gate(tmp_path, model, text, **options))
-        return started[-1]
-
-    yield start
-    for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-        one.process.wait()
-
-
-def verify(run_dir):
-    done = subprocess.run(
-        [sys.executable, "-m", "acceptance", "verify", str(run_dir)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return done.returncode, (done.stdout + done.stderr).strip()
+from tests.strategies.gates import ALL, SLOW, asking_profile, fake_profile, verify
 
 
 @pytest.mark.rule("P4.4")
@@ -185,41 +38,6 @@ def test_a_clean_run_passes_and_its_archive_verifies_until_a_byte_is_flipped(gat
         assert (1, True) == (status, name.rpartition("/")[2] in says), (name, says)
     (run.run_dir / "results/extra").touch()
     assert 1 == verify(run.run_dir)[0]
-
-
-def asking_profile(*, wrong=0, fault="none", target="500"):
-    """A profile that claims accuracy too: 12 questions, 11 of them must be right."""
-    answers = ROOT / "tests/data/gsm8k/questions.jsonl"
-    table = {
-        "questions": str(answers),
-        "questions_sha256": hashlib.sha256(answers.read_bytes()).hexdigest(),
-        "count": 12, "threshold": 11, "concurrency": 4, "max_tokens": 64, "timeout_s": 20,
-        "template": "{question}", "evaluator": "released",
-    }  # fmt: skip
-    lines = [f"{name} = {json.dumps(value)}" for name, value in table.items()]
-    accuracy = "\n".join(
-        [
-            "[accuracy]",
-            *lines,
-            "needs_reasoning = true",
-            "",
-            "[accuracy.generation_kwargs]",
-            "temperature = 0",
-            "",
-            "[rules]",
-        ]
-    )
-    return fake_profile(
-        levels=ALL,
-        fault=fault,
-        extra=("--answers", str(answers), "--wrong", str(wrong)),
-        changes=[
-            ('accuracy = "no trained checkpoint"', 'accuracy = "planned"'),
-            ('plan = "gate-performance"', 'plan = "gate-accuracy"'),
-            ('C4 = "1000"', f'C4 = "{target}"'),
-            ("[rules]", accuracy),
-        ],
-    )
 
 
 @pytest.mark.rule("P5.4")
