@@ -498,7 +498,12 @@ FAULTS += [
     Fault("identity-unknown", _identify(port_owners=None), frozenset({"service-changed"})),
     Fault(
         "setting-coerced",
-        _prove(settings={"cache_config.block_size": True}),
+        _prove(settings={**runs.SETTINGS, "additional_config.enable_fused_mc2": True}),
+        frozenset({"effective-config"}),
+    ),
+    Fault(
+        "setting-of-another-value",
+        _prove(settings={**runs.SETTINGS, "cache_config.block_size": 16}),
         frozenset({"effective-config"}),
     ),
     Fault("setting-dropped", _prove(settings={}), frozenset({"effective-config"})),

@@ -23,6 +23,7 @@ INPUT_TOKENS = 3
 OUTPUT_TOKENS = {"warmup": 2, "measured": 5}
 SECOND = 1_000_000_000
 PLAN = ["tests_service/test_made_up.py::test_rounds", "tests_service/test_made_up.py::test_all"]
+SETTINGS = {"cache_config.block_size": 32, "additional_config.enable_fused_mc2": 1}
 HOST = {"load_milli": 1, "steal_ppm": 0, "throttle_events": None, "temperature_milli_c": None}
 REQUIRED = """wave-count wave-order wave-complete prompt-order salts rank-header request-bytes
 barrier send-skew client-stall transport timeouts stream-framing error-frame prompt-echo
@@ -182,7 +183,7 @@ def _runspec(
             "argv": ["{python}", "-m", "made.up"],
             "environment": {"A": "1"},
             "inherit": ["PATH"],
-            "expect": {"cache_config.block_size": 32},
+            "expect": dict(SETTINGS),
             "startup_timeout_s": 10,
             "stop_timeout_s": 10,
             "port": None,
@@ -212,7 +213,7 @@ def _command(name: str, port: int) -> dict[str, Any]:
         "environment": {"A": "1"},
         "directory": "/tmp",
         "port": port,
-        "expect": {"cache_config.block_size": 32},
+        "expect": dict(SETTINGS),
     }
 
 
@@ -278,7 +279,7 @@ def _proof(command: dict[str, Any], ranks: int) -> dict[str, Any]:
         },
         "process_start": "77",
         "is_healthy": True,
-        "settings": {"cache_config.block_size": 32},
+        "settings": dict(SETTINGS),
         "kv_tokens": [4096] * ranks,
         "is_profiler_on": False,
         "deployed_differences": [],
