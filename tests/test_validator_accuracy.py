@@ -153,6 +153,16 @@ def test_a_change_of_what_was_asked_is_found(place, change):
     assert "INCONCLUSIVE" == scope_of(found.figures)["verdict"]
 
 
+def test_two_questions_share_neither_a_file_nor_a_response(place):
+    change = replaced(5, raw="question-04.raw", reads="question-04.reads")
+    run_dir = questions.run_with_answers(place, change=change)
+
+    items = recompute_all(run_dir).accuracy["items"]
+
+    assert [["file-shared", "response-id"]] * 2 == [items[n]["failed"] for n in (4, 5)]
+    assert without_reason(live_of(run_dir)) == without_reason(recompute_all(run_dir).accuracy)
+
+
 DRAINED = b"vllm:num_requests_running 1.0\nvllm:num_requests_waiting 0.0\n"
 EDGES = {
     "changed-service": ({"edges": {"after": {"identity_sha256": "1" * 64}}}, "P5.6"),

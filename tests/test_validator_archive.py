@@ -23,9 +23,7 @@ def sealed():
     with fast_directory() as path:
         draft = runs.run_draft(levels=("C1",))
         draft.files["results/report.md"] = b"a report\n"
-        run_dir = runs.write(draft, path)
-        runs.copy_validator(run_dir)
-        yield runs.seal(run_dir)
+        yield runs.seal(runs.write(draft, path))
 
 
 @pytest.fixture
@@ -213,6 +211,25 @@ def test_a_resealed_archive_with_another_bank_is_not_what_was_frozen(copy):
         result.status,
         result.lines,
     )
+
+
+def test_a_validator_module_that_was_not_frozen_is_found(copy):
+    (copy / "validator/more.py").write_text("")
+    runs.reseal(copy)
+
+    result = validator.verify(copy)
+
+    line = "validator/more.py: was not frozen in the RunSpec"
+    assert (1, (line,)) == (result.status, result.lines)
+
+
+def test_a_runspec_that_froze_no_banks_is_found(copy):
+    set_json(copy, "plan/runspec.json", "files", to=[])
+
+    result = validator.verify(copy)
+
+    assert 1 == result.status
+    assert "plan/banks/measured.json: was not frozen in the RunSpec" in result.lines
 
 
 def test_a_manifest_of_another_runspec_is_found(copy):

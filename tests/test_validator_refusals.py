@@ -126,7 +126,6 @@ REFUSED = {
 def test_a_record_that_is_not_what_it_should_be_is_refused(copy, path, change, says):
     edit(copy, path, change)
     if path == RUNSPEC_FILE or path.startswith("plan/banks"):
-        edit(copy, RUNSPEC_FILE, set_at("files", to=[]))
         refreeze(copy)
     runs.reseal(copy)
     before = (copy / path).read_bytes()
@@ -140,10 +139,40 @@ def test_a_record_that_is_not_what_it_should_be_is_refused(copy, path, change, s
 
 
 def refreeze(run_dir):
-    """Let every attempt name the RunSpec as it is now."""
+    """Let the RunSpec name the banks as they are, and every attempt the RunSpec."""
+    value = json.loads((run_dir / RUNSPEC_FILE).read_bytes())
+    names = [one["path"] for one in value["files"]]
+    value["files"] = [runs.file_hash(run_dir, name) for name in names]
+    (run_dir / RUNSPEC_FILE).write_bytes(canonical(value))
     digest = runs.sha256((run_dir / RUNSPEC_FILE).read_bytes())
     for path in run_dir.glob("results/*/*/attempt-*/attempt.json"):
         edit(run_dir, path.relative_to(run_dir), set_at("runspec_sha256", to=digest))
+
+
+MANIFESTS = {
+    "future": (set_at("schema", to=2), "manifest.json: schema: schema 2 is not known here"),
+    "unknown-key": (set_at("signed", to=True), "manifest.json: signed: this key is not known"),
+    "path-outside": (
+        set_at("files", 0, "path", to="../secret"),
+        "manifest.json: files[0].path: is no path of a file inside the archive"),
+    "path-twice": (
+        lambda value: value["files"].append(value["files"][0]),
+        "manifest.json: files: a path is listed twice"),
+    "size-as-text": (set_at("files", 3, "size", to="1"), 'files[3].size: "1" is no integer'),
+    "short-hash": (set_at("files", 3, "sha256", to="ab"), 'files[3].sha256: "ab" is no SHA-256'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "says"), MANIFESTS.values(), ids=MANIFESTS)
+def test_a_manifest_that_is_not_what_it_should_be_is_refused(copy, change, says):
+    edit(copy, "manifest.json", change)
+    digest = runs.sha256((copy / "manifest.json").read_bytes())
+    (copy / "manifest.sha256").write_text(f"{digest}\n")
+
+    result = validator.verify(copy)
+
+    assert (2, 1) == (result.status, len(result.lines))
+    assert says in result.lines[0]
 
 
 def test_a_third_attempt_is_more_than_planned(copy):

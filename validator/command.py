@@ -4,9 +4,10 @@ import os
 import sys
 from pathlib import Path
 
+from .manifest import RECOMPUTED
 from .recomputation import recompute_all
 from .strict import Refused, canonical
-from .verification import RECOMPUTED, Result, live_disagreements, summary, verify
+from .verification import Result, live_disagreements, summary, verify
 
 USAGE = "usage: python -m validator [--recompute] RUN_DIR"
 SHOWN_MAX = 20

@@ -14,7 +14,9 @@ from .strict import Misfit, Reader, Refused, array, digest, read, record, schema
 
 MANIFEST = "manifest.json"
 SEAL = "manifest.sha256"
+RECOMPUTED = "validator/recomputation.json"
 FROZEN = ("plan", "validator", "patch")
+NEEDED = ("plan/banks/measured.json", "plan/banks/warmup.json", "plan/plan.txt")
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,13 @@ def _frozen(root: Path, manifest: Manifest) -> list[str]:
     if runspec.run_id != manifest.run_id:
         return [f"{PATH}: run_id {runspec.run_id}, in {MANIFEST} {manifest.run_id}"]
     sealed = {one.path: one for one in manifest.files}
+    frozen = {one.path for one in runspec.files}
     return [
         f"{one.path}: not as frozen in the RunSpec"
         for one in runspec.files
         if one.path.split("/")[0] in FROZEN and sealed.get(one.path) != one
+    ] + [
+        f"{path}: was not frozen in the RunSpec"
+        for path in sorted(sealed.keys() | set(NEEDED))
+        if (path.startswith("validator/") or path in NEEDED) and path not in {*frozen, RECOMPUTED}
     ]

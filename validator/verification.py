@@ -7,12 +7,11 @@ from typing import Any
 from .accuracy import FIGURES, performance_recorded
 from .claim import objections, read_claim
 from .files import load
-from .manifest import differences
+from .manifest import RECOMPUTED, differences
 from .recomputation import Recomputed, recompute_all
 from .strict import Refused, canonical, parse
 
 LIVE = "results/figures.json"
-RECOMPUTED = "validator/recomputation.json"
 
 
 @dataclass(frozen=True)

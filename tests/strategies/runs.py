@@ -417,6 +417,7 @@ def write(draft: RunDraft, root: Path) -> Path:
     for path, data in draft.files.items():
         if path.startswith(("plan/", "validator/", "patch/")):
             _put(run_dir, path, data)
+    copy_validator(run_dir)
     runspec = dict(draft.runspec)
     runspec["files"] = runspec["files"] or [
         file_hash(run_dir, path) for path in paths_below(run_dir)
