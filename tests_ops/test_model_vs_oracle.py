@@ -241,7 +241,7 @@ def assert_drafts_agree(pair: Pair, tokens: Sequence[int], anchor: int) -> None:
     assert (drafts.confidence[0] - expected.confidence).abs().max() < 3 * TOLERANCE
 
 
-@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 21, 40], ids=lambda n: f"after-{n}")
+@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 21, 39], ids=lambda n: f"after-{n}")
 def test_drafts_and_confidence_are_the_oracles(tiny: Pair, length: int) -> None:
     assert_drafts_agree(tiny, TOKENS[:length], anchor=7)
 

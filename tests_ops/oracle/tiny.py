@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -127,15 +128,16 @@ TINY: dict[str, Any] = RELEASED | {
 
 def random_tensors(text: Mapping[str, Any], seed: int) -> dict[str, Tensor]:
     """float32 tensors of every text weight, initialised as 8.3 says."""
-    source = torch.Generator().manual_seed(seed)
+    # numpy's stream is the same on every processor; torch's depends on its vector width.
+    source = np.random.default_rng(seed)
     return {
         entry.name: _initial(entry.name, entry.shape, source)
         for entry in tensors.text_entries(text)
     }
 
 
-def _initial(name: str, shape: tuple[int, ...], source: torch.Generator) -> Tensor:
-    noise = torch.randn(shape, generator=source)
+def _initial(name: str, shape: tuple[int, ...], source: np.random.Generator) -> Tensor:
+    noise = torch.from_numpy(source.standard_normal(shape, dtype=np.float32))
     if name.endswith(("norm.weight", "q_weight", "k_weight")):
         # 8.3 has noise on the block norms only; on every norm a forgotten weight shows too.
         return 1 + 0.1 * noise
@@ -144,7 +146,7 @@ def _initial(name: str, shape: tuple[int, ...], source: torch.Generator) -> Tens
     if name.endswith("_base"):
         return 0.3 * noise
     if name.endswith("_scale"):
-        return torch.rand(shape, generator=source)
+        return torch.from_numpy(source.random(shape, dtype=np.float32))
     if name.endswith(("embed.weight", "attn_sink")):
         return noise
     return noise * shape[-1] ** -0.5
