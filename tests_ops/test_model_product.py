@@ -129,8 +129,10 @@ def test_a_missing_shard_is_named_with_what_it_held(sharded: Path, tmp_path: Pat
         ({"o_groups": 3}, "o_groups must divide num_attention_heads"),
         ({"engram_num_embeddings": [290]}, "engram_num_embeddings must have one entry"),
         ({"hidden_size": None}, "text_config lacks hidden_size"),
+        ({"hidden_size": "128"}, "hidden_size is '128', expected int"),
+        ({"compress_ratios": 2}, "compress_ratios is 2, expected tuple"),
     ],
-    ids=["ratios", "no-source", "index-source", "groups", "engram", "missing"],
+    ids=["ratios", "no-source", "index-source", "groups", "engram", "missing", "text", "no-list"],
 )
 def test_a_config_that_cannot_be_is_refused_in_one_line(changes: dict, line: str) -> None:
     with pytest.raises(ConfigError, match=line) as caught:

@@ -117,7 +117,9 @@ class ModelConfig:
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any], where: str = "config") -> ModelConfig:
         """Build from the keys of a configuration; unknown keys are other parts' business."""
-        text = {**raw, **(raw.get("text_config") or {})}
+        if not isinstance(raw, Mapping) or not isinstance(raw.get("text_config", {}), Mapping):
+            raise ConfigError(f"{where}: not an object, or its text_config is none")
+        text = {**raw, **raw.get("text_config", {})}
         rope = text.get("rope_scaling") or text.get("rope_parameters") or {}
         values = {
             "rope_factor": rope.get("factor", 1.0),
@@ -136,12 +138,24 @@ class ModelConfig:
             value = text.get(field.name, values.get(field.name))
             if value is None:
                 missing.append(field.name)
+            elif not _fits(value, str(field.type)):
+                raise ConfigError(f"{where}: {field.name} is {value!r}, expected {field.type}")
             values[field.name] = tuple(value) if isinstance(value, list) else value
         if missing:
-            raise ConfigError(f"{where}: text_config lacks {', '.join(missing)}")
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            raise ConfigError(f"{where}: text_config lacks {', '.join(missing[:5])}{more}")
         config = cls(**values)
         _check(config, where)
         return config
+
+
+def _fits(value: object, kind: str) -> bool:
+    """Whether a JSON value can be a field of this annotation."""
+    if kind.startswith("tuple"):
+        return isinstance(value, list | tuple) and all(type(v) is int for v in value)
+    if kind == "bool":
+        return isinstance(value, bool)
+    return type(value) is int or (kind == "float" and type(value) is float)
 
 
 @lru_cache(maxsize=64)

@@ -127,6 +127,8 @@ def _json(value: Mapping[str, Any]) -> str:
 
 def _with_tokenizer(raw: dict[str, Any]) -> dict[str, Any]:
     """Fill in what the byte tokenizer decides, and refuse a vocabulary that is too small."""
+    if "text_config" not in raw:
+        raise ConfigError("the config is flat: put the model's keys under text_config")
     tokenizer = build_tokenizer()
     text = {**raw["text_config"]}
     size = tokenizer.get_vocab_size(with_added_tokens=True)
