@@ -66,10 +66,12 @@ class Case:
 
     @property
     def runspec(self) -> RunSpec:
+        """What was frozen."""
         return self.context.runspec
 
     @property
     def concurrency(self) -> int:
+        """C of the level."""
         return CONCURRENCY[self.attempt.level]
 
     @property

@@ -25,10 +25,12 @@ def unread(case: Case) -> bool:
 
 
 def metrics(case: Case) -> Finding:
+    """P2.4a: the counters were read at every edge."""
     return False, unread(case) or len(case.attempt.metrics) != len(case.kinds) + 1
 
 
 def engines(case: Case) -> Iterator[tuple[Window, int, Counters]]:
+    """(window, engine, what its counters moved by) of the whole attempt."""
     for window in case.windows or ():
         for engine, counters in window.engines.items():
             yield window, engine, counters
@@ -46,11 +48,13 @@ def moved(name: str, is_fine: Callable[[int], bool]) -> Callable[[Case], Finding
 
 
 def moved_total(window: Window, name: str) -> int | None:
+    """A counter's sum over all engines; None where one does not tell."""
     values = [getattr(counters, name) for counters in window.engines.values()]
     return None if None in values else sum(values)
 
 
 def foreign(case: Case) -> Finding:
+    """P2.5: the service served exactly our requests, and none was in flight at an edge."""
     is_wrong, is_unknown = False, unread(case)
     for window in case.windows or ():
         total = moved_total(window, "requests")
@@ -60,6 +64,7 @@ def foreign(case: Case) -> Finding:
 
 
 def tokens(case: Case) -> Finding:
+    """P4.1: the service's own counts of tokens are those that we sent and got."""
     is_wrong, is_unknown = False, unread(case)
     profile = case.runspec.profile
     for window in case.windows or ():
@@ -75,6 +80,7 @@ def tokens(case: Case) -> Finding:
 
 
 def routing(case: Case) -> Finding:
+    """P3.6: every engine served exactly the slots whose header named it."""
     size = case.runspec.profile.data_parallel_size
     ranks = Counter(slot % size for slot in range(case.concurrency))
     is_wrong, is_unknown = False, unread(case)
@@ -85,6 +91,7 @@ def routing(case: Case) -> Finding:
 
 
 def drafts(case: Case) -> Finding:
+    """P2.4: speculation was alive on every engine that served requests."""
     is_wrong, is_unknown = False, unread(case)
     for _, _, counters in engines(case):
         if counters.requests == 0:
@@ -98,6 +105,7 @@ def drafts(case: Case) -> Finding:
 
 
 def replays(case: Case) -> Finding:
+    """P2.4: graphs were replayed on every active engine in the measured window."""
     is_wrong, is_unknown = False, unread(case)
     for window, _, counters in engines(case):
         if window.kind == "measured" and counters.requests != 0:

@@ -12,6 +12,7 @@ Finding = tuple[bool, bool]
 
 
 def is_empty(case: Case) -> bool:
+    """Nothing was sent: then nothing is known."""
     return not case.attempt.waves
 
 
@@ -21,6 +22,7 @@ def said() -> Callable[[Case], Finding]:
 
 
 def wave_count(case: Case) -> Finding:
+    """P3.2: each wave of the round holds the slots 0 to C-1, once each."""
     for kind in case.kinds:
         waves = [wave for wave in case.attempt.waves if wave.kind == kind]
         slots = Counter(request.slot for wave in waves for request in wave.requests)
@@ -30,6 +32,7 @@ def wave_count(case: Case) -> Finding:
 
 
 def wave_order(case: Case) -> Finding:
+    """P3.2: the warm-up wave was over before the measured one began."""
     waves = case.attempt.waves
     if tuple(wave.kind for wave in waves) != case.kinds:
         return True, False
@@ -47,6 +50,7 @@ def wave_order(case: Case) -> Finding:
 
 
 def wave_complete(case: Case) -> Finding:
+    """P3.7: no wave was broken off."""
     return any(wave.aborted for wave in case.attempt.waves), is_empty(case)
 
 
@@ -63,6 +67,7 @@ def prompts(case: Case) -> Finding:
 
 
 def salts(case: Case) -> Finding:
+    """P3.6: every cache salt is new in the run."""
     salts = [request.cache_salt for _, _, request in case.requests]
     is_wrong = (
         "" in salts or len(set(salts)) < len(salts) or not case.context.salts.isdisjoint(salts)
@@ -71,12 +76,14 @@ def salts(case: Case) -> Finding:
 
 
 def ranks(case: Case) -> Finding:
+    """P3.6: slot i asked for rank i modulo D."""
     size = case.runspec.profile.data_parallel_size
     is_wrong = any(request.rank != request.slot % size for _, _, request in case.requests)
     return is_wrong, is_empty(case)
 
 
 def barrier(case: Case) -> Finding:
+    """P3.6: every wave passed its barrier in time."""
     clients = [wave.client for wave in case.attempt.waves]
     limit = case.runspec.barrier_timeout_ns
     is_late = any(one is not None and one.barrier_wait_ns > limit for one in clients)
@@ -84,6 +91,7 @@ def barrier(case: Case) -> Finding:
 
 
 def send_skew(case: Case) -> Finding:
+    """P3.6: the requests of a wave started together."""
     waves = case.attempt.waves
     is_unknown = is_empty(case) or any(
         not wave.requests or any(one.start_ns is None for one in wave.requests) for wave in waves
@@ -98,6 +106,7 @@ def send_skew(case: Case) -> Finding:
 
 
 def client_stall(case: Case) -> Finding:
+    """P4.0: the client did not stand still while it measured."""
     clients = [wave.client for wave in case.attempt.waves]
     limit = case.runspec.profile.limits.stall_ns
     is_wrong = any(one is not None and one.stall_ns_max > limit for one in clients)
@@ -105,6 +114,7 @@ def client_stall(case: Case) -> Finding:
 
 
 def timeouts(case: Case) -> Finding:
+    """P3.6: no request timed out or took longer than the frozen timeout."""
     limit = case.runspec.http_timeout_ns
     late = any(one.e2e_ns > limit for one in case.figures.values())
     timed_out = any(request.outcome == "timeout" for _, _, request in case.requests)
@@ -112,6 +122,7 @@ def timeouts(case: Case) -> Finding:
 
 
 def output_length(case: Case) -> Finding:
+    """P4.1: the number of token IDs of every request is known."""
     if case.codes & {"no-token", "token-count"}:
         return False, False
     missing = any((number, one.slot) not in case.figures for number, _, one in case.requests)
