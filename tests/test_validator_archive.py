@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import py_compile
 import re
 import subprocess
 import sys
@@ -330,16 +331,19 @@ def test_the_folder_in_the_archive_judges_it_with_python_alone(copy):
     assert 0 == validator.verify(copy).status, "and leaves nothing behind"
 
 
-def test_a_planted_compiled_module_is_neither_used_nor_overlooked(copy):
-    cache = copy / "validator/__pycache__"
-    cache.mkdir()
-    tag = sys.implementation.cache_tag
-    (cache / f"verification.{tag}.pyc").write_bytes(b"garbage")
+def test_a_planted_compiled_module_is_neither_used_nor_overlooked(copy, tmp_path):
+    """A compiled module that Python takes without looking at its source, and that says 0."""
+    source = tmp_path / "planted.py"
+    source.write_text("raise SystemExit(0)\n")
+    cache = copy / f"validator/__pycache__/verification.{sys.implementation.cache_tag}.pyc"
+    cache.parent.mkdir()
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(source), str(cache), doraise=True, invalidation_mode=mode)
 
     done = run_validator("-I", copy / "validator", copy)
 
     assert (1, "") == (done.returncode, done.stderr)
-    assert "verification" in done.stdout
+    assert "__pycache__/verification" in done.stdout
 
 
 @pytest.mark.parametrize(
