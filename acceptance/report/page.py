@@ -9,6 +9,7 @@ from acceptance.plan import Outcome
 from acceptance.protocol import Verdict
 from acceptance.records import Attempt, Figures, LevelFigures, RequestFigures
 from acceptance.report.plots import timeline_plot, tpot_plot
+from acceptance.report.speculation import speculation
 from acceptance.runspec import RunSpec
 
 MS = 1_000_000
@@ -40,7 +41,7 @@ def write_report(
         write_once(results / "tpot.svg", tpot_plot(shown, limits, close))
         parts.append(_levels(figures, limits))
         parts.append("![TPOT of every request](tpot.svg)\n")
-    parts.append(_definitions(shown))
+    parts += [_definitions(shown), speculation(run_dir, attempts)]
     for attempt in attempts:
         parts.append(_attempt(results, attempt, figures))
     parts.append(_tests(outcomes))
