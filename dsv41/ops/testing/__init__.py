@@ -1,0 +1,1 @@
+"""Checks that hold for every operator, and the harnesses that they run in."""
