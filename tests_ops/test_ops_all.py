@@ -31,6 +31,11 @@ def _kind(dtype: torch.dtype) -> str:
     return {torch.float32: "f32", torch.bfloat16: "bf16"}[dtype]
 
 
+def _first_eligible(backend: Backend, cases: Cases, rows: int = 6) -> tuple:
+    samples = (cases.sample(rows, dtype, "path") for dtype in cases.dtypes)
+    return next(args for args in samples if backend.eligible(*args)[0])
+
+
 def _select(wanted) -> list:
     """Parameters of the backends that `wanted(backend, cases)` picks extra axes for."""
     return [
@@ -103,11 +108,7 @@ def test_any_shape(op: Op, backend: Backend, cases: Cases) -> None:
 @pytest.mark.rule("P7.3")
 @each_backend
 def test_a_call_takes_and_counts_its_path(op: Op, backend: Backend, cases: Cases) -> None:
-    args = next(
-        args
-        for dtype in cases.dtypes
-        if backend.eligible(*(args := cases.sample(6, dtype, "path")))[0]
-    )
+    args = _first_eligible(backend, cases)
 
     checks.takes_its_path(op, backend, args)
 
@@ -208,11 +209,7 @@ def test_a_bound_backend_calls_what_serves(
     def spy(*args: object, **kwargs: object) -> None:
         raise Called
 
-    args = next(
-        args
-        for dtype in cases.dtypes
-        if backend.eligible(*(args := cases.sample(6, dtype, "path")))[0]
-    )
+    args = _first_eligible(backend, cases)
     monkeypatch.setattr(served, spy)
 
     with pytest.raises(Called):

@@ -1,0 +1,1 @@
+"""SwiGLU whose gate and value are clipped first."""

@@ -1,0 +1,1 @@
+"""The router: scores, a defined choice, and weights."""

@@ -1,0 +1,1 @@
+"""Hyper-connections: a sub-layer written back to the copies."""

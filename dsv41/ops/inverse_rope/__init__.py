@@ -1,0 +1,1 @@
+"""The rotation undone at the position of the query."""

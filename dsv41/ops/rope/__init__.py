@@ -1,0 +1,1 @@
+"""Rotation of neighbouring pairs by position."""

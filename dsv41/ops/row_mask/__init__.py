@@ -1,0 +1,1 @@
+"""Rows kept or turned to zeros by a mask."""

@@ -1,0 +1,1 @@
+"""A linear of int8 weights and per-token int8 activations."""
