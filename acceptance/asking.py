@@ -10,7 +10,7 @@ from acceptance.accuracy.store import judge_and_store
 from acceptance.client import WaveSpec, run_wave
 from acceptance.freeze import Frozen
 from acceptance.live import View
-from acceptance.records import Wave
+from acceptance.records import ScopeVerdict, Wave
 from acceptance.service import Service
 
 DIRECTORY = "results/accuracy"
@@ -56,3 +56,12 @@ def ask(
         directory=directory,
     )
     return judge_and_store(plan, directory)[0]
+
+
+def judge_interrupted(run_dir: Path) -> ScopeVerdict | None:
+    """The verdict on a stage that was broken off: what was stored is judged like any other; None
+    where not even its record was written."""
+    directory = run_dir / DIRECTORY
+    if not (directory / "accuracy.json").is_file() or (directory / "figures.json").exists():
+        return None
+    return judge_and_store(accuracy_plan.read_plan(run_dir), directory)[0].verdict

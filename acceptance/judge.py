@@ -82,18 +82,16 @@ def figures(
     runspec: RunSpec,
     runspec_sha256: str,
     levels: Iterable[LevelFigures],
-    missing: Sequence[str],
     accuracy: ScopeVerdict | None = None,
 ) -> Figures:
     """The figures of a run: TPOT(C), and the verdict of each scope.
 
     `levels` holds the newest attempt of each level of each round that was begun, in the protocol's
-    order; `missing` says what stopped the run, if anything did; `accuracy` is the verdict on the
-    answers, None where no question was asked.
+    order; `accuracy` is the verdict on the answers, None where no question was asked.
     """
     known = tuple(levels)
     b1, b2 = (_means(known, name) for name in ROUNDS)
-    performance = _performance(runspec, known, b1, b2, missing)
+    performance = _performance(runspec, known, b1, b2)
     scopes = (
         scope_verdict("performance", performance),
         accuracy or _not_asked(runspec, performance),
@@ -128,14 +126,12 @@ def _performance(
     levels: Sequence[LevelFigures],
     b1: dict[str, Fraction],
     b2: dict[str, Fraction],
-    missing: Sequence[str],
 ) -> Judgement:
     obstacles = [
         Obstacle(rule="P4.1", level=x.level, reason=f"{x.round}: {', '.join(x.invalid)}")
         for x in levels
         if not x.valid
     ]
-    obstacles += [Obstacle(rule="P4.1", level=None, reason=reason) for reason in missing]
     limits = {level: exact.parse(text) for level, text in runspec.limits_tpot_ns.items()}
     return verdict.judge_final(
         levels=runspec.profile.levels,

@@ -208,6 +208,8 @@ class GateSession:
         """An attempt that was interrupted was stored, but nobody has judged it yet."""
         for one in judge.judge_run(self.frozen.run_dir, self.runspec)[len(self.judged) :]:
             self._keep(one)
+        if self.accuracy is None and (self.frozen.run_dir / asking.DIRECTORY).is_dir():
+            self.accuracy = asking.judge_interrupted(self.frozen.run_dir)
 
     def _performance(self) -> StepResult:
         """The two-round verdict, written down before the first question is asked (P5.6)."""
@@ -258,13 +260,9 @@ class GateSession:
         return figures
 
     def _compute(self) -> Figures:
-        stopped = [f"{self.failure.rule}: {self.failure.reason}"] if self.failure else []
+        """What the files say; what else befell the run is in its outcome, not in its figures."""
         return judge.figures(
-            self.runspec,
-            self.frozen.runspec_sha256,
-            judge.newest(self.judged),
-            stopped,
-            self.accuracy,
+            self.runspec, self.frozen.runspec_sha256, judge.newest(self.judged), self.accuracy
         )
 
     def _recomputation(self) -> StepResult:
