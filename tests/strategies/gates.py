@@ -140,11 +140,9 @@ class Gate:
     def service(self):
         """The service's processes: known by the model directory of this very test session, so
         that another gate on the machine is not taken for it."""
-        return [
-            process
-            for process in psutil.process_iter(["cmdline"])
-            if {"acceptance.testing.fake_vllm", str(self.model)} <= {*(process.info["cmdline"] or ())}
-        ]
+        marks = {"acceptance.testing.fake_vllm", str(self.model)}
+        running = psutil.process_iter(["cmdline"])
+        return [one for one in running if marks <= {*(one.info["cmdline"] or ())}]
 
     def end(self):
         output = self.process.communicate(timeout=120)[0]
