@@ -108,6 +108,7 @@ def test_no_module_is_dead():
     texts["settings"] = "".join(
         (ROOT / name).read_text() for name in ("pyproject.toml", "pytest.ini", "Makefile")
     ) + "".join(path.read_text() for path in (ROOT / "acceptance/profiles").glob("*.toml"))
+    texts["readme"] = "".join(path.read_text() for path in ROOT.glob("dsv41/**/README.md"))
     modules = [
         name
         for name in texts

@@ -63,20 +63,36 @@ def test_the_training_pass_is_the_model(kernels, length):
 def test_gradients_of_the_kernels_are_those_of_the_tensor_operations(monkeypatch):
     if not dense.USE_FUSED:
         pytest.skip("no C compiler: install gcc to test the kernels")
-    weights = {n: w.requires_grad_() for n, w in init_weights(CONFIG, 2).items()}
+    weights = init_weights(CONFIG, 2)
+    monkeypatch.setattr(dense, "USE_FUSED", True)
+    mine = _gradients(weights)
+    monkeypatch.setattr(dense, "USE_FUSED", False)
+    theirs = _gradients(weights)
+    # The n-gram gate takes a root near 0, whose slope has no bound: there the last bit of a weight
+    # moves the gradient by more than 2e-4, whoever computes it. What that bit does is measured.
+    random_ = torch.Generator().manual_seed(5)
+    ulp = torch.finfo(torch.float32).eps
+    moved = _gradients(
+        {n: w * (1 + ulp * torch.randn(w.shape, generator=random_)) for n, w in weights.items()}
+    )
+    for name, wanted in theirs.items():
+        last_bit = (moved[name] - wanted).norm()
+        allowed = max(2e-4 * wanted.norm(), 4 * last_bit) + 1e-9
+        assert (mine[name] - wanted).norm() <= allowed, name
+        assert last_bit < 2e-3 * wanted.norm(), name  # else nothing would be compared
+
+
+def _gradients(weights):
+    leaves = {n: w.detach().requires_grad_() for n, w in weights.items()}
     ids = _ids(40)
     rows, made = dense.memory_rows(ids, MAP, CONFIG), dense.tables(CONFIG, 40)
-    trained = [n for n in weights if "mtp" not in n and "indexer" not in n and "bias" not in n]
-    found = []
-    for use in (True, False):
-        monkeypatch.setattr(dense, "USE_FUSED", use)
-        params = bind(weights, CONFIG)
-        out = dense.run(params, CONFIG, ids, rows, made)
-        scored = dense.head(out.hidden, params, CONFIG).log_softmax(-1)
-        loss = scored[:, :-1].gather(-1, ids[:, 1:, None]).mean()
-        found.append(torch.autograd.grad(loss, [weights[n] for n in trained]))
-    for name, mine, theirs in zip(trained, *found, strict=True):
-        assert (mine - theirs).norm() <= 2e-4 * theirs.norm() + 1e-9, name
+    trained = [n for n in leaves if "mtp" not in n and "indexer" not in n and "bias" not in n]
+    params = bind(leaves, CONFIG)
+    out = dense.run(params, CONFIG, ids, rows, made)
+    scored = dense.head(out.hidden, params, CONFIG).log_softmax(-1)
+    loss = scored[:, :-1].gather(-1, ids[:, 1:, None]).mean()
+    found = torch.autograd.grad(loss, [leaves[n] for n in trained])
+    return dict(zip(trained, found, strict=True))
 
 
 def test_the_draft_pass_is_the_model(kernels):
