@@ -18,7 +18,12 @@ def prepare_model(profile: Profile) -> Path:
     named = Path(profile.model.directory)
     if not profile.model.build:
         return _check_model(named if named.is_absolute() else ROOT / named)
-    sources = [p for s in profile.model.build_sources for p in sorted((ROOT / s).rglob("*.py"))]
+    sources = [
+        path
+        for source in profile.model.build_sources
+        for path in sorted((ROOT / source).rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
     key = sha256(canonical([profile.model.build, *(sha256(p.read_bytes()) for p in sources)]))[:12]
     directory = models_dir() / f"{profile.model.directory}-{key}"
     if directory.is_dir():
