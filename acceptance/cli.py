@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acceptance.errors import UsageError
+from acceptance.lease import check_free
 from acceptance.plan import parse_plan
 from acceptance.protocol import EXIT_BUG, EXIT_STATUS, EXIT_USAGE, Verdict
 from acceptance.settings import lease_path
@@ -45,7 +46,15 @@ def _parser() -> argparse.ArgumentParser:
     gate = commands.add_parser("gate", help="two rounds, three levels, a verdict, an archive")
     gate.add_argument("--profile", default="cpu-mini", help="name or path of a profile (TOML)")
     gate.add_argument("--run-id", default=None, help="name of the run directory; used once")
+    gate.add_argument(
+        "--candidate", default=None, help="judge this candidate of the profile's table (P4.2)"
+    )
     gate.set_defaults(run=run_gate)
+
+    calibrate = commands.add_parser("calibrate", help="six services of one version, thresholds")
+    calibrate.add_argument("--profile", default="cpu-mini", help="name or path of a profile (TOML)")
+    calibrate.add_argument("--run-id", default=None, help="name of the run directory; used once")
+    calibrate.set_defaults(run=run_calibrate)
 
     verify = commands.add_parser("verify", help="recompute an archive from its raw bytes")
     verify.add_argument("run_dir", type=Path)
@@ -60,13 +69,14 @@ def run_gate(options: argparse.Namespace) -> int:
     """Start pytest on the acceptance tests; the plugin freezes, runs, judges and seals."""
     import pytest
 
-    from acceptance.freeze import find_profile, prepare
-    from acceptance.lease import check_free
+    from acceptance.prepare import find_profile, prepare
 
     root = Path(__file__).resolve().parent.parent
     try:
         check_free(lease_path())
-        prepared = prepare(find_profile(options.profile), options.run_id)
+        prepared = prepare(
+            find_profile(options.profile), options.run_id, candidate=options.candidate
+        )
         files = plan_files(prepared.profile.plan)
     except UsageError as error:
         print(f"{Verdict.NOT_RUN} {options.run_id or '-'} {error}")
@@ -77,6 +87,7 @@ def run_gate(options: argparse.Namespace) -> int:
         "-m", "acceptance",
         "--profile", options.profile,
         "--run-id", prepared.run_id,
+        *(("--candidate", options.candidate) if options.candidate else ()),
         "-p", "no:cacheprovider",
         "--no-header",
         "-q",
@@ -93,6 +104,18 @@ def run_gate(options: argparse.Namespace) -> int:
         return status
     print(f"{Verdict.NOT_RUN} {prepared.run_id} the run ended before it was frozen")
     return EXIT_BUG if status == pytest.ExitCode.INTERNAL_ERROR else EXIT_STATUS[Verdict.NOT_RUN]
+
+
+def run_calibrate(options: argparse.Namespace) -> int:
+    """Six services in the order of P4.5; the thresholds freeze only when all are complete."""
+    from acceptance.calibrate import calibrate
+
+    try:
+        check_free(lease_path())
+        return calibrate(options.profile, options.run_id)
+    except UsageError as error:
+        print(f"{Verdict.NOT_RUN} {options.run_id or '-'} {error}")
+        return EXIT_USAGE
 
 
 def plan_files(name: str) -> list[str]:

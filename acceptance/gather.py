@@ -17,7 +17,7 @@ from acceptance.evidence import (
     wave_evidence,
 )
 from acceptance.metrics import LevelExpectation, Limits
-from acceptance.proof import Proof
+from acceptance.proof import PathCalls, Proof
 from acceptance.protocol import CONCURRENCY, WAVES, completion_body, data_parallel_rank
 from acceptance.records import Attempt, Request, RequestFigures
 from acceptance.runspec import RunSpec
@@ -118,6 +118,8 @@ def level_evidence(
     proofs = [_proof(load, name) for name in attempt.identity]
     known = [proof for proof in proofs if proof is not None]
     first, last = (known[0], known[-1]) if len(known) >= 2 else (None, None)
+    calls = _path_calls(load, len(attempt.waves))
+    claimed = probes.claimed(runspec.paths_claimed, calls)
     return LevelEvidence(
         round=attempt.round,
         level=attempt.level,
@@ -141,8 +143,8 @@ def level_evidence(
         is_profiler_on=last.is_profiler_on if last else None,
         fused_mc2_calls=None,
         flashcomm_calls=None,
-        paths_claimed=(),
-        path_calls=None,
+        paths_claimed=tuple(claimed),
+        path_calls={path: calls for path, calls in claimed.items() if calls} if calls else None,
         deployed_differences=last.deployed_differences if last else None,
         weights_differences=last.weights_differences if last else None,
         device_problems=last.device_problems if last else None,
@@ -155,6 +157,19 @@ def _proof(load: Load, name: str) -> Proof | None:
         return msgspec.json.decode(load(name), type=Proof)
     except (OSError, msgspec.DecodeError):
         return None
+
+
+def _path_calls(load: Load, waves: int) -> dict[str, dict[str, int | None]] | None:
+    """Calls of every path in the measured window, which is the last one: between the counters at
+    its two edges. None where one of them was not read."""
+    try:
+        before, after = (
+            msgspec.json.decode(load(f"paths-{edge}.json"), type=PathCalls).calls
+            for edge in (waves - 1, waves)
+        )
+    except (OSError, msgspec.DecodeError):
+        return None
+    return probes.path_difference(before, after)
 
 
 def _expected(run_dir: Path, runspec: RunSpec, attempt: Attempt) -> Expected:
@@ -178,7 +193,7 @@ def _expected(run_dir: Path, runspec: RunSpec, attempt: Attempt) -> Expected:
         kv_tokens_min=runspec.service.kv_tokens_min,
         settings=runspec.service.expect,
         identity={},
-        worker_count=profile.data_parallel_size,
+        worker_count=runspec.workers,
     )
 
 

@@ -12,9 +12,9 @@ import msgspec
 
 from acceptance import exact, metrics, validity, verdict
 from acceptance.gather import level_evidence, level_expectation, loader
-from acceptance.judgement import Judgement, Obstacle, scope_verdict
+from acceptance.judgement import Cause, Judgement, Obstacle, scope_verdict
 from acceptance.plan import Outcome
-from acceptance.protocol import ROUNDS, Verdict, worst
+from acceptance.protocol import ROUNDS, Verdict, rounds_of, worst
 from acceptance.records import SCHEMA, Attempt, Figures, LevelFigures, ScopeVerdict
 from acceptance.runspec import RunSpec
 from acceptance.validity import Finding
@@ -61,7 +61,7 @@ def judge_attempt(
 def judge_run(run_dir: Path, runspec: RunSpec) -> tuple[Judged, ...]:
     """Every stored attempt in the order in which they were made."""
     judged: list[Judged] = []
-    for round_name in ROUNDS:
+    for round_name in rounds_of(runspec.kind):
         for level in runspec.profile.levels:
             directory = run_dir / "results" / round_name / level
             for number in range(1, runspec.profile.attempts_max + 1):
@@ -78,24 +78,33 @@ def newest(judged: Iterable[Judged]) -> tuple[LevelFigures, ...]:
     return tuple(last.values())
 
 
+def path_ran(judged: Iterable[Judged]) -> bool | None:
+    """P7.3 over the attempts that count: the newest of each level of each round."""
+    last = {(one.attempt.round, one.attempt.level): one.findings for one in judged}
+    return validity.path_ran(last.values())
+
+
 def figures(
     runspec: RunSpec,
     runspec_sha256: str,
     levels: Iterable[LevelFigures],
     accuracy: ScopeVerdict | None = None,
+    path_ran: bool | None = None,
+    function: ScopeVerdict | None = None,
 ) -> Figures:
     """The figures of a run: TPOT(C), and the verdict of each scope.
 
     `levels` holds the newest attempt of each level of each round that was begun, in the protocol's
-    order; `accuracy` is the verdict on the answers, None where no question was asked.
+    order; `accuracy` is the verdict on the answers, None where no question was asked; `path_ran`
+    and `function` likewise.
     """
     known = tuple(levels)
     b1, b2 = (_means(known, name) for name in ROUNDS)
-    performance = _performance(runspec, known, b1, b2)
+    performance = _performance(runspec, known, b1, b2, path_ran)
     scopes = (
         scope_verdict("performance", performance),
         accuracy or _not_asked(runspec, performance),
-        _unplanned(runspec, "function"),
+        function or _unplanned(runspec, "function"),
     )
     planned = [s for s in scopes if runspec.profile.scopes[s.scope] == "planned"]
     return Figures(
@@ -126,6 +135,7 @@ def _performance(
     levels: Sequence[LevelFigures],
     b1: dict[str, Fraction],
     b2: dict[str, Fraction],
+    path_ran: bool | None,
 ) -> Judgement:
     obstacles = [
         Obstacle(rule="P4.1", level=x.level, reason=f"{x.round}: {', '.join(x.invalid)}")
@@ -133,12 +143,49 @@ def _performance(
         if not x.valid
     ]
     limits = {level: exact.parse(text) for level, text in runspec.limits_tpot_ns.items()}
+    if runspec.kind == "calibration":
+        return _calibration(runspec, levels)
+    if runspec.kind == "candidate":
+        return verdict.judge_candidate(
+            levels=runspec.profile.levels,
+            targets=runspec.targets,
+            parent_ns=_ratios(runspec.parent_tpot_ns),
+            b1_ns=b1,
+            b2_ns=b2,
+            thresholds=_ratios(runspec.thresholds),
+            limits_ns=limits,
+            path_ran=path_ran,
+            obstacles=obstacles,
+        )
     return verdict.judge_final(
         levels=runspec.profile.levels,
         b1_ns=b1,
         b2_ns=b2,
         limits_ns=limits,
         obstacles=obstacles,
+    )
+
+
+def _ratios(texts: dict[str, str] | None) -> dict[str, Fraction] | None:
+    return None if texts is None else {key: exact.parse(text) for key, text in texts.items()}
+
+
+def _calibration(runspec: RunSpec, levels: Sequence[LevelFigures]) -> Judgement:
+    """P4.5: complete with six services, each valid at every level; nothing is left out."""
+    valid = {(x.round, x.level) for x in levels if x.valid and x.mean_tpot_ns is not None}
+    open_ends = [
+        f"{round_name} {level}"
+        for round_name in rounds_of("calibration")
+        for level in runspec.profile.levels
+        if (round_name, level) not in valid
+    ]
+    return Judgement(
+        verdict=Verdict.INCONCLUSIVE if open_ends else Verdict.PASS,
+        rule="P4.5",
+        cause=Cause.EVIDENCE if open_ends else Cause.ACCEPTED,
+        level=None,
+        reason=f"no valid {open_ends[0]}: not complete" if open_ends else "six complete services",
+        levels=(),
     )
 
 
@@ -168,6 +215,8 @@ def _unplanned(runspec: RunSpec, scope: str) -> ScopeVerdict:
 
 def last_line(runspec: RunSpec, figures: Figures, result: Outcome) -> str:
     """`PASS|FAIL|INCONCLUSIVE|NOT_RUN <run-id> <reason>`; says what was not claimed."""
+    if runspec.kind == "calibration" and result.verdict is Verdict.PASS:
+        return f"{result.verdict} {runspec.run_id} calibration complete, its thresholds are frozen"
     planned = [s for s in figures.scopes if runspec.profile.scopes[s.scope] == "planned"]
     left = [s for s in figures.scopes if s not in planned]
     parts = [f"scope: {', '.join(s.scope for s in planned)}"]

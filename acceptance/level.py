@@ -51,7 +51,7 @@ class LevelRunner:
         directory.mkdir(parents=True)
         edges = Edges(self.frozen, service, directory, self.device_problems)
         done: list[Wave] = []
-        edges.metrics()
+        edges.read()
         edges.proof()
         try:
             for kind in waves(self.frozen.runspec.profile.rounds, round_name):
@@ -60,7 +60,7 @@ class LevelRunner:
                 ):
                     title = f"{round_name} {level} {kind}"
                     self._wave(service, title, kind, level, directory, done)
-                edges.metrics()
+                edges.read()
                 if done[-1].aborted:
                     break
         finally:

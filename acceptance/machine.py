@@ -52,7 +52,7 @@ def look(limits: Preflight, records: Path, notes: tuple[str, ...] = ()) -> Prefl
     orphans = find_orphans(records)
     return PreflightRecord(
         schema=SCHEMA,
-        taken_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        taken_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
         cpus=after.cpus,
         load_milli=after.load_milli,
         steal_ppm=cpu.steal_ppm(before, after),

@@ -267,3 +267,44 @@ def path_calls(files: Mapping[str, bytes]) -> dict[str, dict[str, int]]:
     return {
         path: {worker: paths.get(path, 0) for worker, paths in by_worker.items()} for path in every
     }
+
+
+def path_difference(
+    before: Mapping[str, Mapping[str, int]], after: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, int | None]]:
+    """Calls between two edges by path and worker. A worker that was not there at the first edge,
+    or whose counter went back, is unknown; a path that it had not taken yet stood at 0."""
+    workers = {worker for calls in before.values() for worker in calls}
+    return {
+        path: {
+            worker: None
+            if worker not in workers or calls[worker] < before.get(path, {}).get(worker, 0)
+            else calls[worker] - before.get(path, {}).get(worker, 0)
+            for worker in calls
+        }
+        for path, calls in after.items()
+    }
+
+
+def claimed(
+    claims: Iterable[str], calls: Mapping[str, Mapping[str, int | None]] | None
+) -> dict[str, dict[str, int | None]]:
+    """What a candidate claims -> calls by path and worker; a path without workers has no counter.
+
+    `op.*/path` stands for `op.N/path` of every `op.N` that counted anything, whichever path it
+    took. A worker that counted the operation but never this path stands at 0: it was not taken.
+    """
+    known = calls or {}
+    counted: dict[str, dict[str, int | None]] = {}
+    for name, workers in known.items():
+        zeros = dict.fromkeys(workers, 0)
+        counted.setdefault(name.rpartition("/")[0], {}).update(zeros)
+    found: dict[str, dict[str, int | None]] = {}
+    for claim in claims:
+        operation, _, path = claim.rpartition("/")
+        family = operation.removesuffix("*")
+        of_family = [o for o in sorted(counted) if family != operation and o.startswith(family)]
+        for one in of_family or [operation]:
+            name = f"{one}/{path}"
+            found[name] = {**counted.get(one, {}), **known.get(name, {})}
+    return found

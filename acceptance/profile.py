@@ -34,12 +34,21 @@ class Model(Record, frozen=True, kw_only=True):
     build_sources: tuple[str, ...] = ()
 
 
+class PathCounters(Record, frozen=True, kw_only=True):
+    """P7.3: `variable` names the folder where each worker keeps `<pid>.json` with its counters;
+    `method` is the worker's method, called over /collective_rpc, that writes them down at once."""
+
+    variable: str
+    method: str
+
+
 class Service(Record, frozen=True, kw_only=True):
     """How the service is started. `argv` may hold {python}, {model} and {port}.
 
     `environment` is all that the service gets, beside the variables named in `inherit`.
     `expect` maps a key of the effective configuration to its value (P2.2). `port`: a fixed one
     for hosts that want it; else a free one is chosen. `kv_tokens_min`: of each rank (P2.3).
+    `workers`: processes that a candidate's path must run on (P7.3).
     """
 
     argv: tuple[str, ...]
@@ -51,6 +60,8 @@ class Service(Record, frozen=True, kw_only=True):
     kv_tokens_min: int
     expect: dict[str, str | int | bool]
     port: int | None = None
+    workers: int = 1
+    path_counters: PathCounters | None = None
 
 
 class Size(Record, frozen=True, kw_only=True):
@@ -120,7 +131,8 @@ class Scopes(Record, frozen=True, kw_only=True):
 class Profile(Record, frozen=True, kw_only=True):
     """One kind of machine and one load. See the fields' own records for units.
 
-    `plan` names the file in `acceptance/plans/` with the tests that the profile's claim needs.
+    `plan` names the file in `acceptance/plans/` with the tests that the profile's claim needs,
+    `candidates` the product's table of candidates, relative to the repository.
     """
 
     schema: int
@@ -138,6 +150,7 @@ class Profile(Record, frozen=True, kw_only=True):
     scopes: Scopes
     rules: dict[str, str]
     preflight: Preflight = Preflight()
+    candidates: str | None = None
     accuracy: AccuracyProfile | None = None
 
     def targets_ns(self) -> dict[str, Fraction]:
@@ -196,5 +209,7 @@ def _check(profile: Profile, source: str) -> None:
         refuse("warmup and measured input_tokens must be equal (P3.3)")
     if profile.load.attempts_max < 1:
         refuse("load.attempts_max must be >= 1")
+    if profile.service.workers < profile.service.data_parallel_size:
+        refuse("service.workers must be at least one for each data-parallel rank")
     if not 1 <= profile.service.data_parallel_size <= BANK_SIZE:
         refuse("service.data_parallel_size must be between 1 and 32")

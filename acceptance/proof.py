@@ -31,3 +31,12 @@ class Proof(Record, frozen=True, kw_only=True):
     device_problems: tuple[str, ...] | None
     host: Host | None
     observer_cost_ns: int | None
+
+
+class PathCalls(Record, frozen=True, kw_only=True):
+    """`paths-N.json`: path -> worker -> calls since its start, as they stood at edge N (P7.3).
+
+    Edge 0 is before the first wave of the attempt, edge N after its N-th."""
+
+    schema: int
+    calls: dict[str, dict[str, int]]

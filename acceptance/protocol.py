@@ -15,6 +15,9 @@ CONCURRENCY: Final = {"C1": 1, "C4": 4, "C16": 16}
 ROUNDS: Final = ("B1", "B2")
 """P3.1: two rounds, B1 then B2."""
 
+CALIBRATION_ROUNDS: Final = ("S1", "S2", "S3", "S4", "S5", "S6")
+"""P4.5: the six services of a calibration, each one pass over the levels like a round."""
+
 BANK_SIZE: Final = 32
 """P3.4: prompts in each of the two banks; a level of concurrency C uses the first C."""
 
@@ -42,6 +45,11 @@ EXIT_STATUS: Final = {
 }
 EXIT_USAGE: Final = 2
 EXIT_BUG: Final = 3
+
+
+def rounds_of(kind: str) -> tuple[str, ...]:
+    """The rounds of a kind of run, in the order in which they are made."""
+    return CALIBRATION_ROUNDS if kind == "calibration" else ROUNDS
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from acceptance.errors import RunFailure, UsageError
-from acceptance.freeze import find_profile, read_profile
 from acceptance.outcomes import Inconclusive
 from acceptance.plan import Outcome, fold, parse_plan, worse
+from acceptance.prepare import find_profile, read_profile
 from acceptance.protocol import EXIT_BUG, EXIT_STATUS, Verdict
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("acceptance", "the two-round gate")
     group.addoption("--profile", default=None, help="profile by name or path (TOML)")
     group.addoption("--run-id", default=None, help="name of the run directory; used once")
+    group.addoption("--candidate", default=None, help="name in the profile's table of candidates")
     group.addoption("--plan", default=None, help="file with the ids of the tests a claim needs")
 
 
@@ -70,11 +71,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         book.plan = _plan(config)
         if chosen and config.getoption("--profile"):
             # Only the gate needs its services, client and reports.
-            from acceptance.session import GateSession, Options
+            from acceptance.session import GateSession
+            from acceptance.stepping import Options
 
             options = Options(
                 profile=find_profile(config.getoption("--profile")),
                 run_id=config.getoption("--run-id"),
+                candidate=config.getoption("--candidate"),
             )
             gate = GateSession(options, plan=book.plan or ())
             config.stash[gate_key] = gate

@@ -2,8 +2,10 @@
 
 import time
 
+from acceptance.edges import PATHS
 from acceptance.errors import RunFailure
-from acceptance.freeze import Frozen, service_spec
+from acceptance.freeze import Frozen
+from acceptance.prepare import service_spec
 from acceptance.service import Identity, Service, prove_same, start
 from acceptance.settings import runs_dir
 
@@ -32,7 +34,7 @@ class Rounds:
             self.prove("B2")
             return time.monotonic() - began
         directory = self.frozen.run_dir / "results" / round_name / "service"
-        spec = service_spec(self.frozen.profile, self.frozen.model_dir)
+        spec = service_spec(self.frozen.profile, self.frozen.model_dir, directory / PATHS)
         service = start(spec, directory, records=runs_dir() / ".services")
         self.services[round_name] = service
         self.first_seen[round_name] = service.identity()

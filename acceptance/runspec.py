@@ -54,7 +54,9 @@ class Source(Record, frozen=True, kw_only=True):
 
 class RunSpec(Record, frozen=True, kw_only=True):
     """`plan/runspec.json`. Lists of files: `files` relative to the run directory, `tools` to the
-    repository, `model` to the checkpoint directory. Times in ns, ratios as "n/d"."""
+    repository, `model` to the checkpoint directory. Times in ns, ratios as "n/d".
+    `paths_claimed` must have run on all `workers` (P7.3); a calibration and a final run claim
+    none. `register_head` is the hash of the last line of the record of runs (P6.3)."""
 
     schema: int
     run_id: str
@@ -70,6 +72,9 @@ class RunSpec(Record, frozen=True, kw_only=True):
     parent_tpot_ns: dict[str, str] | None
     candidate: Source
     parent: Source | None
+    paths_claimed: tuple[str, ...]
+    workers: int
+    register_head: str
     plan: tuple[str, ...]
     versions: dict[str, str]
     files: tuple[FileHash, ...]
@@ -77,8 +82,9 @@ class RunSpec(Record, frozen=True, kw_only=True):
     model: tuple[FileHash, ...]
 
 
-def run_profile(profile: Profile) -> RunProfile:
-    """What the RunSpec keeps of a profile."""
+def run_profile(profile: Profile, kind: str) -> RunProfile:
+    """What the RunSpec keeps of a profile. A calibration claims no answers and no functions."""
+    none = "a calibration measures times alone" if kind == "calibration" else None
     return RunProfile(
         name=profile.name,
         rounds=profile.rounds,
@@ -93,8 +99,8 @@ def run_profile(profile: Profile) -> RunProfile:
         ),
         scopes={
             "performance": profile.scopes.performance,
-            "accuracy": profile.scopes.accuracy,
-            "function": profile.scopes.function,
+            "accuracy": none or profile.scopes.accuracy,
+            "function": none or profile.scopes.function,
         },
         rules=profile.rules,
     )

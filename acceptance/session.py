@@ -9,45 +9,40 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from acceptance import archive, asking, freeze, judge, lease, machine, verdict
+from acceptance import (
+    archive,
+    asking,
+    calibrating,
+    freeze,
+    judge,
+    lease,
+    machine,
+    register,
+    verdict,
+)
 from acceptance.accuracy.edge import identity_sha256
 from acceptance.errors import RunFailure, UsageError
+from acceptance.exact import parse, percent
 from acceptance.gather import attempt_dir
 from acceptance.level import LevelRunner
 from acceptance.live import View
 from acceptance.outcomes import fail, inconclusive, not_run
 from acceptance.plan import Outcome, fold
-from acceptance.protocol import ROUNDS, Verdict, worst
+from acceptance.prepare import prepare
+from acceptance.protocol import Verdict, worst
 from acceptance.records import SCHEMA, Attempt, Figures, FileHash, ScopeVerdict
 from acceptance.report import write_report
 from acceptance.rounds import Rounds
 from acceptance.runspec import RunSpec
 from acceptance.settings import lease_path, runs_dir
-from acceptance.steps import category, outlives_failure, steps
+from acceptance.stepping import Options, StepResult, of_scope, passed, round_of
+from acceptance.steps import calibration_steps, category, outlives_failure, steps
 from acceptance.timekeeper import Timekeeper
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the user asked for."""
-
-    profile: Path
-    run_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepResult:
-    """What a step ended with: PASS, or a verdict with its rule and reason."""
-
-    verdict: Verdict
-    rule: str
-    reason: str
 
 
 class GateSession:
@@ -71,7 +66,8 @@ class GateSession:
 
     def freeze(self) -> None:
         """Make the run directory and its RunSpec; UsageError when the request can't be served."""
-        prepared = freeze.prepare(self.options.profile, self.options.run_id)
+        options = self.options
+        prepared = prepare(options.profile, options.run_id, options.kind, options.candidate)
         self.lease = lease.acquire(lease_path(), f"user {os.getuid()}", f"run {prepared.run_id}")
         try:
             self.frozen = freeze.freeze(prepared, self.plan)
@@ -84,10 +80,14 @@ class GateSession:
         self.timekeeper = Timekeeper(self.frozen.run_dir, self.runspec.run_id)
         self.level_runner = LevelRunner(self.frozen, self.view, self.timekeeper)
         spec = self.frozen.runspec.profile
+        if self.runspec.kind == "calibration":
+            self.order = calibration_steps(spec.levels)
+            return
         self.order = steps(
             spec.rounds,
             spec.levels,
             is_accuracy_planned=spec.scopes["accuracy"] == "planned",
+            is_function_planned=spec.scopes["function"] == "planned",
         )
 
     @property
@@ -99,10 +99,7 @@ class GateSession:
         if step not in self.order:
             not_run(f"step {step} is not part of profile {self.runspec.profile.name}")
         with self.console.open():
-            for name in self.order[: self.order.index(step) + 1]:
-                if name not in self.results:
-                    self.results[name] = self._take(name)
-        result = self.results[step]
+            result = self.take(step)
         text = f"{result.rule}: {result.reason}"
         if result.verdict is Verdict.FAIL:
             fail(text)
@@ -110,6 +107,13 @@ class GateSession:
             inconclusive(text)
         if result.verdict is Verdict.NOT_RUN:
             not_run(text)
+
+    def take(self, step: str) -> StepResult:
+        """Take every step up to this one that was not taken yet, and say how it ended."""
+        for name in self.order[: self.order.index(step) + 1]:
+            if name not in self.results:
+                self.results[name] = self._take(name)
+        return self.results[step]
 
     def _take(self, step: str) -> StepResult:
         if self.failure and not outlives_failure(step):
@@ -119,9 +123,7 @@ class GateSession:
                 reason=f"not reached: {self.failure.reason}",
             )
         try:
-            with self.timekeeper.phase(
-                category(step), step, round_name=step[:2] if step[:2] in ROUNDS else None
-            ):
+            with self.timekeeper.phase(category(step), step, round_name=round_of(step)):
                 return self._action(step)()
         except RunFailure as error:
             result = StepResult(verdict=Verdict.INCONCLUSIVE, rule=error.rule, reason=error.reason)
@@ -144,31 +146,36 @@ class GateSession:
 
     def _action(self, step: str) -> Callable[[], StepResult]:
         named: dict[str, Callable[[], StepResult]] = {
-            "B1-start": lambda: self._start("B1"),
-            "B2-start": lambda: self._start("B2"),
-            "B1-stop": lambda: self._stop("B1"),
-            "B2-stop": lambda: self._stop("B2"),
             "performance": self._performance,
             "accuracy": self._accuracy,
+            "calibration": self._calibration,
             "recomputation": self._recomputation,
         }
         if step in named:
             return named[step]
-        round_name, _, level = step.partition("-")
-        return lambda: self._level(round_name, level)
+        round_name, _, what = step.partition("-")
+        if what == "start":
+            return lambda: self._start(round_name)
+        if what == "stop":
+            return lambda: self._stop(round_name)
+        return lambda: self._level(round_name, what)
 
     def _start(self, round_name: str) -> StepResult:
         freeze.check_frozen(self.frozen)
+        reference = self.frozen.reference
+        if reference is not None and reference.obstacles:
+            raise RunFailure("P4.2.1", "; ".join(reference.obstacles))
         if not self.rounds.shares_service(round_name):
             self._look(round_name)
         self.view.say(f"{round_name}: starting the service")
         seconds = self.rounds.start(round_name)
         self.view.say(f"{round_name}: service ready after {seconds:.1f} s")
-        return _passed()
+        return passed()
 
     def _look(self, round_name: str) -> None:
         """P2.1, P6.9: the machine is fit, and it is still ours."""
-        note = self.lease.note if self.lease and round_name == "B1" else None
+        is_first = self.order[0] == f"{round_name}-start"
+        note = self.lease.note if self.lease and is_first else None
         found = machine.look(
             self.frozen.profile.preflight, runs_dir() / ".services", (note,) if note else ()
         )
@@ -191,7 +198,7 @@ class GateSession:
             self._keep(one)
             if one.figures.valid:
                 self.rounds.prove(round_name)
-                return _passed()
+                return passed()
             why = ", ".join(one.figures.invalid)
             self.view.say(f"{round_name} {level}: attempt {number} is invalid: {why}")
             previous = attempt
@@ -218,7 +225,7 @@ class GateSession:
             self.frozen.run_dir / "results/performance.json", scope
         )
         self.measured_identity = identity_sha256(self.rounds.services["B2"].identity())
-        return _of_scope(scope)
+        return of_scope(scope)
 
     def _accuracy(self) -> StepResult:
         performance = self.results["performance"]
@@ -234,7 +241,15 @@ class GateSession:
         )
         self.accuracy = figures.verdict
         self.view.say(f"accuracy: {figures.correct} of {figures.count} right")
-        return _of_scope(figures.verdict)
+        return of_scope(figures.verdict)
+
+    def _calibration(self) -> StepResult:
+        """P4.5: thresholds, frozen only when all six services are complete."""
+        report = calibrating.report(self.frozen, self.judged)
+        calibrating.write(self.frozen.run_dir, report)
+        shown = [f"{level} {percent(parse(text))}" for level, text in report.thresholds.items()]
+        self.view.say(f"thresholds: {', '.join(shown)}")
+        return passed()
 
     def _stop(self, round_name: str) -> StepResult:
         if self.rounds.services.get(round_name) is None:
@@ -242,7 +257,7 @@ class GateSession:
                 verdict=Verdict.NOT_RUN, rule="P6.7", reason=f"{round_name} was never started"
             )
         self.view.say(f"{round_name}: {self.rounds.stop(round_name)}")
-        return _passed()
+        return passed()
 
     def _stop_quietly(self) -> None:
         try:
@@ -262,7 +277,11 @@ class GateSession:
     def _compute(self) -> Figures:
         """What the files say; what else befell the run is in its outcome, not in its figures."""
         return judge.figures(
-            self.runspec, self.frozen.runspec_sha256, judge.newest(self.judged), self.accuracy
+            self.runspec,
+            self.frozen.runspec_sha256,
+            judge.newest(self.judged),
+            self.accuracy,
+            judge.path_ran(self.judged),
         )
 
     def _recomputation(self) -> StepResult:
@@ -278,7 +297,7 @@ class GateSession:
         )
         if done.returncode:
             raise RunFailure("P6.2", f"the validator: {(done.stdout + done.stderr).strip()}")
-        return _passed()
+        return passed()
 
     def close(self) -> None:
         """Nothing is left running, whatever happened."""
@@ -305,7 +324,7 @@ class GateSession:
         result = self._fold(outcomes)
         try:
             self._write_results(outcomes, result)
-        except OSError as error:
+        except (OSError, UsageError) as error:
             reason = f"P6.1: the archive could not be completed: {error}"
             result = Outcome(test=result.test, verdict=Verdict.INCONCLUSIVE, reason=reason)
             self.last_line = f"{result.verdict} {self.runspec.run_id} {result.reason}"
@@ -347,17 +366,25 @@ class GateSession:
             self.frozen.profile.notes,
         )
         self.timekeeper.summary()
-        archive.seal(run_dir, spec.run_id, self.frozen.runspec_sha256)
+        seal = archive.seal(run_dir, spec.run_id, self.frozen.runspec_sha256)
+        self._enter(figures.scopes[0], result.verdict, seal)
+
+    def _enter(self, scope: ScopeVerdict, overall: Verdict, seal: str) -> None:
+        """P6.3: the run's end goes on record. What the validator does not reproduce is no verdict
+        that could be final (P4.7)."""
+        recomputed = self.results["recomputation"]
+        is_sound = recomputed.verdict is Verdict.PASS
+        entry = register.ended(
+            self.frozen.entry,
+            verdict=Verdict(scope.verdict) if is_sound else Verdict.INCONCLUSIVE,
+            rule=scope.rule if is_sound else "P6.2",
+            overall=overall,
+            seal=seal,
+        )
+        with register.opened(runs_dir()) as book:
+            book.append(entry)
 
     def say_last(self, line: Callable[[str], None]) -> None:
         """Where the report lies; the verdict line comes after everything else."""
         if self.report:
             line(f"report: {self.report}")
-
-
-def _of_scope(scope: ScopeVerdict) -> StepResult:
-    return StepResult(verdict=Verdict(scope.verdict), rule=scope.rule, reason=scope.reason)
-
-
-def _passed() -> StepResult:
-    return StepResult(verdict=Verdict.PASS, rule="", reason="")

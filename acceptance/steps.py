@@ -3,7 +3,7 @@
 from typing import Literal
 
 from acceptance.ledger import Category
-from acceptance.protocol import ROUNDS
+from acceptance.protocol import CALIBRATION_ROUNDS, ROUNDS
 
 
 def steps(
@@ -11,6 +11,7 @@ def steps(
     levels: tuple[str, ...],
     *,
     is_accuracy_planned: bool,
+    is_function_planned: bool = False,
 ) -> tuple[str, ...]:
     """All steps in their order.
 
@@ -21,15 +22,28 @@ def steps(
     between = ["B1-stop", "B2-start"] if rounds == "restart" else ["B2-start"]
     second = [f"{ROUNDS[1]}-{level}" for level in levels]
     accuracy = ["accuracy"] if is_accuracy_planned else []
-    return (*first, *between, *second, "performance", *accuracy, "B2-stop", "recomputation")
+    function = ["function"] if is_function_planned else []
+    last = ["performance", *accuracy, *function, "B2-stop", "recomputation"]
+    return (*first, *between, *second, *last)
+
+
+def calibration_steps(levels: tuple[str, ...]) -> tuple[str, ...]:
+    """P4.5: six services one after the other, then the thresholds."""
+    return (
+        *(f"{name}-{what}" for name in CALIBRATION_ROUNDS for what in ("start", *levels, "stop")),
+        "calibration",
+        "recomputation",
+    )
 
 
 def category(step: str) -> Category:
     """What the time of a step is booked under (P6.5)."""
-    if step in ("performance", "recomputation"):
+    if step in ("performance", "calibration", "recomputation"):
         return Category.RECOMPUTE_REVIEW
     if step == "accuracy":
         return Category.ACCURACY
+    if step == "function":
+        return Category.COMPONENT_VERIFICATION
     if step.endswith(("-start", "-stop")):
         return Category.SERVICE_PREPARE_RECLAIM
     return Category.PERFORMANCE_MEASURED
@@ -45,4 +59,4 @@ def waves(rounds: Literal["restart", "same-service"], round_name: str) -> tuple[
 def outlives_failure(step: str) -> bool:
     """Steps that are taken even after the run has failed: to leave nothing behind, and to have
     the evidence recomputed."""
-    return step in ("B1-stop", "B2-stop", "recomputation")
+    return step.endswith("-stop") or step == "recomputation"

@@ -26,6 +26,11 @@ def decoder_replay() -> bool:
     return os.environ.get("DSV41_DECODER_REPLAY", "0") == "1"
 
 
+def attend() -> str:
+    """`DSV41_ATTEND`: how attention is computed, `plain` (default), `fused` or `sink-after`."""
+    return os.environ.get("DSV41_ATTEND") or "plain"
+
+
 def paths_directory() -> str | None:
     """`DSV41_PATHS_DIR`: where each process keeps `<pid>.json` with its path counters."""
     return os.environ.get("DSV41_PATHS_DIR") or None

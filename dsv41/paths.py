@@ -80,6 +80,12 @@ def publish(now_ns: int | None = None) -> None:
         _write(Path(directory))
 
 
+def write() -> None:
+    """Write this process's counters now, if a directory is set."""
+    if (directory := envs.paths_directory()) is not None:
+        _write(Path(directory))
+
+
 def _write(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     target = directory / f"{os.getpid()}.json"

@@ -7,12 +7,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from . import paths
 from .attempts import ATTEMPT, BANK, COMMAND, Attempt, Command
 from .case import Banks, Context, open_case
 from .files import load
 from .reply import Figures
 from .rules import level_codes
-from .runspec import ROUNDS, RunSpec
+from .runspec import RunSpec
 from .strict import Refused, ratio_text, read
 
 KINDS = ("warmup", "measured")
@@ -21,12 +22,14 @@ BANK_SIZE = 32
 
 @dataclass(frozen=True)
 class Level:
-    """One judged attempt of a level. newest_ns: when the last byte of the run up to here came."""
+    """One judged attempt of a level. newest_ns: when the last byte of the run up to here came.
+    path_ran: whether a candidate's path was taken in it (P7.3)."""
 
     attempt: Attempt
     codes: tuple[str, ...]
     requests: tuple[Figures, ...]
     newest_ns: int
+    path_ran: bool | None
 
     @property
     def mean(self) -> Fraction | None:
@@ -52,12 +55,12 @@ class Level:
 def judge_levels(root: Path, runspec: RunSpec, runspec_sha256: str) -> list[Level]:
     """Every stored attempt, judged, in the order of the protocol."""
     banks = _banks(root, runspec)
-    commands = {name: read_command(root, runspec, name) for name in ROUNDS}
+    commands = {name: read_command(root, runspec, name) for name in runspec.rounds}
     salts: set[str] = set()
     services: dict[str, str] = {}
     newest_ns = 0
     judged: list[Level] = []
-    for round_name in ROUNDS:
+    for round_name in runspec.rounds:
         for level in runspec.profile.levels:
             was_valid: bool | None = None
             for number in _numbers(root, runspec, round_name, level):
@@ -76,18 +79,21 @@ def judge_levels(root: Path, runspec: RunSpec, runspec_sha256: str) -> list[Leve
                 )
                 case = open_case(context, attempt)
                 newest_ns = max([newest_ns, *case.ends])
-                judged.append(Level(attempt, level_codes(case), case.measured, newest_ns))
+                judged.append(
+                    Level(attempt, level_codes(case), case.measured, newest_ns, paths.ran(case))
+                )
                 was_valid = judged[-1].mean is not None
                 salts |= {request.cache_salt for _, _, request in case.requests}
     return judged
 
 
 def _is_service(runspec: RunSpec, services: dict[str, str], attempt: Attempt) -> bool:
-    """P3.1: one service a round, and another one in B2 unless both rounds share it."""
+    """P3.1, P4.5: one service a round, and a new one for each unless two rounds share it."""
     mine = services.setdefault(attempt.round, attempt.service_id)
-    is_shared = runspec.profile.rounds == "same-service"
-    other = services.get("B1" if attempt.round == "B2" else "B2")
-    return mine == attempt.service_id and (other is None or (other == mine) is is_shared)
+    others = [one for name, one in services.items() if name != attempt.round]
+    is_alone = mine not in others
+    is_right = is_alone is not runspec.shares_service(attempt.round) or not others
+    return mine == attempt.service_id and is_right
 
 
 def _attempt(root: Path, where: str, runspec: RunSpec, runspec_sha256: str) -> Attempt:
@@ -145,8 +151,8 @@ def _banks(root: Path, runspec: RunSpec) -> Banks:
 
 def read_command(root: Path, runspec: RunSpec, round_name: str) -> Command | None:
     """How the service of a round was started; None where no service was."""
-    shared = runspec.profile.rounds == "same-service"
-    path = f"results/{'B1' if shared else round_name}/service/command.json"
+    owner = "B1" if runspec.shares_service(round_name) else round_name
+    path = f"results/{owner}/service/command.json"
     if not (root / path).is_file():
         return None
     return read(load(root, path), path, COMMAND)

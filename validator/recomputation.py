@@ -113,9 +113,12 @@ def _performance(
             b2,
             runspec.thresholds,
             runspec.limits_tpot_ns,
-            True if profile.is_required("candidate-path") and levels else None,
+            _path_ran(levels),
             obstacles,
         )
+    elif runspec.kind == "calibration":
+        means = {name: _means(levels, name) for name in runspec.rounds}
+        ruling = verdicts.calibration(profile.levels, runspec.rounds, means)
     else:
         ruling = verdicts.final(profile.levels, b1, b2, runspec.limits_tpot_ns, obstacles)
     return {
@@ -124,6 +127,14 @@ def _performance(
         "rule": ruling.rule,
         "reason": ruling.reason,
     }
+
+
+def _path_ran(levels: list[Level]) -> bool | None:
+    """P7.3: not, as soon as it did not in one level; unknown, if one does not say."""
+    said = [one.path_ran for one in levels]
+    if False in said:
+        return False
+    return True if said and None not in said else None
 
 
 def _not_run(scope: str, reason: str) -> dict[str, str]:

@@ -29,6 +29,7 @@ PATH = "plan/runspec.json"
 SCOPES = ("performance", "accuracy", "function")
 CONCURRENCY = {"C1": 1, "C4": 4, "C16": 16}
 ROUNDS = ("B1", "B2")
+CALIBRATION_ROUNDS = ("S1", "S2", "S3", "S4", "S5", "S6")
 NOT_APPLICABLE = "not_applicable:"
 
 
@@ -120,11 +121,23 @@ class RunSpec:
     parent_tpot_ns: dict[str, Fraction] | None
     candidate: Any
     parent: Any
+    paths_claimed: tuple[str, ...]
+    workers: int
+    register_head: str
     plan: tuple[str, ...]
     versions: dict[str, str]
     files: tuple[FileHash, ...]
     tools: tuple[FileHash, ...]
     model: tuple[FileHash, ...]
+
+    @property
+    def rounds(self) -> tuple[str, ...]:
+        """P3.1, P4.5: the passes over the levels, in order."""
+        return CALIBRATION_ROUNDS if self.kind == "calibration" else ROUNDS
+
+    def shares_service(self, round_name: str) -> bool:
+        """P3.1: whether a round runs on the service of the one before it."""
+        return round_name == "B2" and self.profile.rounds == "same-service"
 
 
 def _at_least(least: int) -> Reader[int]:
@@ -204,6 +217,9 @@ RUNSPEC: Reader[RunSpec] = record(
     parent_tpot_ns=nullable(mapping(ratio)),
     candidate=SOURCE,
     parent=nullable(SOURCE),
+    paths_claimed=array(text),
+    workers=_at_least(1),
+    register_head=sha256,
     plan=array(text),
     versions=mapping(text),
     files=array(FILE_HASH),

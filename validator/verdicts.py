@@ -46,6 +46,21 @@ def final(
     return Ruling("PASS", "P4.4", "every level is within its limit")
 
 
+def calibration(
+    levels: tuple[str, ...], services: tuple[str, ...], means: Mapping[str, Means]
+) -> Ruling:
+    """P4.5: complete with every service valid at every level."""
+    missing = [
+        f"{service} {level}"
+        for service in services
+        for level in levels
+        if level not in means[service]
+    ]
+    if missing or not levels:
+        return Ruling("INCONCLUSIVE", "P4.5", f"not complete: {', '.join(missing)}")
+    return Ruling("PASS", "P4.5", "six complete services")
+
+
 def candidate(
     levels: tuple[str, ...],
     targets: tuple[str, ...],

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import thresholds
 from .accuracy import FIGURES, performance_recorded
 from .claim import objections, read_claim
 from .files import load
@@ -56,7 +57,7 @@ def summary(figures: dict[str, Any]) -> str:
 
 def live_disagreements(root: Path, found: Recomputed) -> list[str]:
     """What the live side recorded otherwise than the raw bytes say."""
-    lines = disagreements(root, LIVE, found.figures)
+    lines = [*disagreements(root, LIVE, found.figures), *thresholds.objections(root, found.figures)]
     if found.accuracy is not None:
         lines += performance_recorded(root, found.figures["scopes"][0])
         lines += disagreements(root, FIGURES, found.accuracy)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from acceptance.archive import write_once
 from acceptance.plan import Outcome
-from acceptance.protocol import Verdict
+from acceptance.protocol import CALIBRATION_ROUNDS, ROUNDS, Verdict
 from acceptance.records import Attempt, Figures, LevelFigures, RequestFigures
 from acceptance.report.plots import timeline_plot, tpot_plot
 from acceptance.report.speculation import speculation
@@ -53,6 +53,8 @@ def write_report(
 
 def _head(runspec: RunSpec, last_line: str, notes: Sequence[str]) -> str:
     rounds = "two service starts" if runspec.profile.rounds == "restart" else "one service start"
+    if runspec.kind == "calibration":
+        rounds = "six service starts"
     candidate = runspec.candidate
     state = {True: "tree differs from it", False: "clean tree", None: "state unknown"}
     lines = [
@@ -84,14 +86,15 @@ def _is_near(levels: Sequence[LevelFigures], limits: dict[str, Fraction]) -> boo
 
 def _levels(figures: Figures, limits: dict[str, Fraction]) -> str:
     means = {(x.round, x.level): x for x in figures.levels}
+    rounds = sorted({x.round for x in figures.levels} | set(_usual(figures)))
     lines = [
         "## Levels, ms/token",
         "",
-        "| level | B1 | B2 | TPOT(C) | target | TTFT mean B1 / B2, ms |",
-        "|---|---|---|---|---|---|",
+        f"| level | {' | '.join(rounds)} | TPOT(C) | target | TTFT mean {' / '.join(rounds)}, ms |",
+        f"|---|{'---|' * len(rounds)}---|---|---|",
     ]
     for name in dict.fromkeys(x.level for x in figures.levels):
-        pair = [means.get((r, name)) for r in ("B1", "B2")]
+        pair = [means.get((r, name)) for r in rounds]
         ttft = " / ".join(ms(_mean_ttft(x), 1) if x else "-" for x in pair)
         values = " | ".join(ms(x.mean_tpot_ns if x else None) for x in pair)
         lines.append(
@@ -99,6 +102,12 @@ def _levels(figures: Figures, limits: dict[str, Fraction]) -> str:
             f"| {ttft} |"
         )
     return "\n".join([*lines, ""])
+
+
+def _usual(figures: Figures) -> tuple[str, ...]:
+    """The rounds that have a column even where they were not reached."""
+    is_calibration = any(x.round in CALIBRATION_ROUNDS for x in figures.levels)
+    return CALIBRATION_ROUNDS if is_calibration else ROUNDS
 
 
 def _mean_ttft(level: LevelFigures) -> Fraction | None:

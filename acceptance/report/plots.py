@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from acceptance.records import LevelFigures, Request, RequestFigures
 
 MS = 1_000_000
-COLOURS = {"B1": "#1f6f8b", "B2": "#d1495b"}
+COLOURS = ("#1f6f8b", "#d1495b")
 
 
 def _svg(figure: Figure) -> bytes:
@@ -27,25 +27,28 @@ def _svg(figure: Figure) -> bytes:
 def tpot_plot(
     levels: Sequence[LevelFigures], limits_ns: dict[str, Fraction], unit_limit: bool
 ) -> bytes:
-    """Every request of every level as a point, B1 beside B2, round means as bars."""
+    """Every request of every level as a point, round beside round, round means as bars."""
+    rounds = sorted({level.round for level in levels})
     names = sorted({level.level for level in levels}, key=lambda name: int(name[1:]))
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     axes = figure.subplots(1, max(len(names), 1), squeeze=False)[0]
     for axis, name in zip(axes, names, strict=False):
-        for place, level in enumerate(x for x in levels if x.level == name):
+        for level in (x for x in levels if x.level == name):
+            place = rounds.index(level.round)
+            colour = COLOURS[place % 2]
             values = [float(Fraction(r.tpot_ns)) / MS for r in level.requests]
             spread = [
                 place + 0.6 * (i + 0.5) / max(len(values), 1) - 0.3 for i in range(len(values))
             ]
-            axis.plot(spread, values, "o", ms=4, color=COLOURS[level.round], alpha=0.8)
+            axis.plot(spread, values, "o", ms=4, color=colour, alpha=0.8)
             if level.mean_tpot_ns:
                 mean = float(Fraction(level.mean_tpot_ns)) / MS
-                axis.hlines(mean, place - 0.35, place + 0.35, color=COLOURS[level.round])
+                axis.hlines(mean, place - 0.35, place + 0.35, color=colour)
         if unit_limit and name in limits_ns:
             axis.axhline(float(limits_ns[name]) / MS, color="#555555", ls="--", lw=0.8)
         axis.set_title(name)
-        axis.set_xticks([0, 1], ["B1", "B2"])
-        axis.set_xlim(-0.6, 1.6)
+        axis.set_xticks(range(len(rounds)), rounds)
+        axis.set_xlim(-0.6, len(rounds) - 0.4)
         axis.set_ylim(bottom=0, top=axis.get_ylim()[1] * 1.05)
     axes[0].set_ylabel("TPOT, ms/token")
     return _svg(figure)

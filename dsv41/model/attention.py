@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from dsv41 import paths
 from dsv41.model.config import LayerPlan, ModelConfig
 from dsv41.model.indexer import select
+from dsv41.model.kernels import lent, serves
 from dsv41.model.norms import rms_norm
 from dsv41.model.params import AttentionParams, CompressorParams
 from dsv41.model.quant import Rounding
@@ -44,6 +46,19 @@ def project(
 
 
 def attend(query: Tensor, keys: Tensor, visible: Tensor, sink: Tensor) -> Tensor:
+    """`native_attend`, or what is lent in its place."""
+    if serves(lent.attend, query):
+        return lent.attend(query, keys, visible, sink)
+    return native_attend(query, keys, visible, sink)
+
+
+def count_attend(layer: int | str, query: Tensor) -> None:
+    """Count which path `attend` takes for `query` in a layer."""
+    path = lent.names["attend"] if serves(lent.attend, query) else "plain"
+    paths.count(f"attend.{layer}", path)
+
+
+def native_attend(query: Tensor, keys: Tensor, visible: Tensor, sink: Tensor) -> Tensor:
     """`query [R, Q, H, D]` over `keys [R, M, D]` (values too) under `visible [R, Q, M]`.
 
     The sink of each head is an unscaled logit without a value: it only enlarges the denominator.
@@ -88,6 +103,7 @@ def attention(x: Tensor, params: AttentionParams, plan: LayerPlan, run: Forward)
             keys = torch.cat((keys, chosen.keys), 1)
             visible = torch.cat((visible, chosen.visible), 2)
         parts.append(attend(segment.take(projected.query), keys, visible, params.sink))
+    count_attend(plan.index, projected.query)
     return project_out(state.merge(parts), params, run.inverse(plan.ratio), rounding)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dsv41.model import hyper
-from dsv41.model.attention import attend, project, project_out
+from dsv41.model.attention import attend, count_attend, project, project_out
 from dsv41.model.config import ModelConfig
 from dsv41.model.forward import Forward, feed_forward, rotation_rows
 from dsv41.model.norms import native_rms_norm, rms_norm
@@ -99,6 +99,7 @@ def draft_hidden(
         seen = seen.unsqueeze(1).expand(-1, size, -1)
         query = projected.query.reshape(-1, size, *projected.query.shape[1:])
         attended = attend(query, keys, seen, stage.attn.sink).flatten(0, 1)
+        count_attend("draft", query)
         y = project_out(attended, stage.attn, inverse, rounding)
         stream = hyper.expand(y, stream, mix)
         stream, carried = feed_forward(stream, mix.pre, stage, config, rounding)

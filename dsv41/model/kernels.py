@@ -15,9 +15,11 @@ from torch import Tensor
 
 @dataclass
 class Lent:
-    """`rms_norm(x [n, d], weight [d], eps)`; `balance(z [n, mix], hc, iterations, eps)` gives
+    """`attend` as `attention.attend`; `rms_norm(x [n, d], weight [d], eps)`;
+    `balance(z [n, mix], hc, iterations, eps)` gives
     `post [n, hc]` and `comb [n, hc, hc]` or `None` where it does not serve that shape."""
 
+    attend: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] | None = None
     rms_norm: Callable[[Tensor, Tensor, float], Tensor] | None = None
     balance: Callable[[Tensor, int, int, float], tuple[Tensor, Tensor] | None] | None = None
     names: dict[str, str] = field(default_factory=dict)

@@ -95,6 +95,44 @@ def asking_profile(*, wrong=0, fault="none", target="500"):
     )
 
 
+def table(**changes):
+    """A table with one candidate of the stand-in; `changes` replace its fields."""
+    candidate = {
+        "name": "fast-001",
+        "hypothesis": "the fast path waits less between two frames",
+        "parent": "baseline",
+        "parent_commit": None,
+        "targets": ["C4"],
+        "switch": {"FAKE_FAST": "1"},
+        "eligibility": "always",
+        "claim": "bit_exact",
+        "tolerance": None,
+        "paths": ["attend/fast"],
+        "outcome": "not tried",
+        "source": "made up for tests",
+        **changes,
+    }
+    return {"schema": 1, "candidates": [candidate]}
+
+
+def candidate_profile(tmp_path, *, changes=(), **options):
+    """A profile whose stand-in has a candidate, its counters and slow frames of its own."""
+    path = tmp_path / "candidates.json"
+    path.write_text(json.dumps(table(**dict(changes))))
+    named = f'plan = "gate-performance"\ncandidates = {json.dumps(str(path))}'
+    hidden = f'\nFAKE_FAULT_FILE = "{tmp_path}/fault"'
+    counters = '[service.path_counters]\nvariable = "FAKE_PATHS_DIR"\nmethod = "publish_paths"'
+    return fake_profile(
+        levels=ALL,
+        extra=("--frame-s", "0.02"),
+        changes=[
+            ('plan = "gate-performance"', named),
+            ("[service.environment]", f"{counters}\n\n[service.environment]{hidden}"),
+        ],
+        **options,
+    )
+
+
 class Gate:
     """One started gate."""
 

@@ -144,7 +144,23 @@ def run_draft(
                 second = _attempt(draft, round_name, level, 2, step, clock, counters)
                 second.record.update(previous="attempt-1", reason="wave-aborted")
                 draft.attempts.append(second)
+    if kind == "candidate":
+        for attempt in draft.attempts:
+            draft.files |= path_files(attempt, ranks)
     return draft
+
+
+def path_files(attempt: AttemptDraft, workers: int, step: int = 7) -> dict[str, bytes]:
+    """Path counters at each edge of an attempt: the new path moved by `step` in each wave."""
+    return {
+        f"{attempt.path}/paths-{edge}.json": canonical(
+            {
+                "schema": 1,
+                "calls": {"attend/new": {str(40 + one): edge * step for one in range(workers)}},
+            }
+        )
+        for edge in range(len(attempt.waves) + 1)
+    }
 
 
 def _runspec(
@@ -197,6 +213,9 @@ def _runspec(
         "parent_tpot_ns": dict.fromkeys(levels, "1100/1") if kind == "candidate" else None,
         "candidate": source,
         "parent": source if kind == "candidate" else None,
+        "paths_claimed": ["attend/new"] if kind == "candidate" else [],
+        "workers": ranks,
+        "register_head": "0" * 64,
         "plan": PLAN,
         "versions": {"python": "3.11.0"},
         "files": [],
