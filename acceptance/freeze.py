@@ -175,6 +175,7 @@ def _runspec(
         paths_claimed=candidate.paths if candidate else (),
         workers=profile.service.workers,
         register_head=book.head,
+        function=None if prepared.kind == "calibration" else profile.function,
         plan=plan,
         versions=versions(),
         files=tuple(

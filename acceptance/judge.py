@@ -104,7 +104,7 @@ def figures(
     scopes = (
         scope_verdict("performance", performance),
         accuracy or _not_asked(runspec, performance),
-        function or _unplanned(runspec, "function"),
+        function or _not_examined(runspec),
     )
     planned = [s for s in scopes if runspec.profile.scopes[s.scope] == "planned"]
     return Figures(
@@ -201,6 +201,15 @@ def _not_asked(runspec: RunSpec, performance: Judgement) -> ScopeVerdict:
         verdict=Verdict.NOT_RUN.value,
         rule="P4.3",
         reason="the questions were not asked to their end",
+    )
+
+
+def _not_examined(runspec: RunSpec) -> ScopeVerdict:
+    """P7.5: NOT_RUN where the stage was not reached, and where nobody claims it."""
+    if runspec.profile.scopes["function"] != "planned":
+        return _unplanned(runspec, "function")
+    return ScopeVerdict(
+        scope="function", verdict=Verdict.NOT_RUN.value, rule="P7.5", reason="not reached"
     )
 
 

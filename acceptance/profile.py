@@ -14,6 +14,7 @@ import msgspec
 
 from acceptance.accuracy.records import AccuracyProfile
 from acceptance.errors import UsageError
+from acceptance.function_checks import FunctionSpec
 from acceptance.protocol import BANK_SIZE, CONCURRENCY
 from acceptance.records import Record
 
@@ -132,7 +133,8 @@ class Profile(Record, frozen=True, kw_only=True):
     """One kind of machine and one load. See the fields' own records for units.
 
     `plan` names the file in `acceptance/plans/` with the tests that the profile's claim needs,
-    `candidates` the product's table of candidates, relative to the repository.
+    `candidates` the product's table of candidates, relative to the repository; `function` sizes
+    the functional stage (P7.5).
     """
 
     schema: int
@@ -151,6 +153,7 @@ class Profile(Record, frozen=True, kw_only=True):
     rules: dict[str, str]
     preflight: Preflight = Preflight()
     candidates: str | None = None
+    function: FunctionSpec | None = None
     accuracy: AccuracyProfile | None = None
 
     def targets_ns(self) -> dict[str, Fraction]:
@@ -209,6 +212,8 @@ def _check(profile: Profile, source: str) -> None:
         refuse("warmup and measured input_tokens must be equal (P3.3)")
     if profile.load.attempts_max < 1:
         refuse("load.attempts_max must be >= 1")
+    if profile.scopes.function == "planned" and profile.function is None:
+        refuse("function is planned, but [function] is missing (P7.5)")
     if profile.service.workers < profile.service.data_parallel_size:
         refuse("service.workers must be at least one for each data-parallel rank")
     if not 1 <= profile.service.data_parallel_size <= BANK_SIZE:

@@ -4,8 +4,6 @@ Which rounds count is no choice: all that ended with a valid verdict, of exactly
 version and configuration. Every archive is verified before a figure of it is taken.
 """
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -24,8 +22,8 @@ from acceptance.profile import Profile
 from acceptance.prompts import Release
 from acceptance.protocol import ROUNDS, Verdict
 from acceptance.records import SCHEMA, Figures, FileHash, Record
-from acceptance.settings import ROOT
 from acceptance.source import fingerprint, versions
+from acceptance.validating import verify_archive
 
 ENVIRONMENT = "plan/environment.json"
 REPORT = "results/calibration.json"
@@ -265,15 +263,3 @@ def _hash_of(path: Path) -> str:
         return sha256(path.read_bytes())
     except OSError:
         return ""
-
-
-def verify_archive(run_dir: Path) -> str | None:
-    """None where the validator finds the archive intact and reproduces it, else its first line."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-B", str(ROOT / "validator"), str(run_dir)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    said = (done.stdout + done.stderr).strip().splitlines()
-    return None if done.returncode == 0 else (said[0] if said else "it can't be verified")

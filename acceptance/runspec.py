@@ -3,6 +3,7 @@ the first request (P4.2, P6.1)."""
 
 from typing import Literal
 
+from acceptance.function_checks import FunctionSpec
 from acceptance.profile import Profile, Size
 from acceptance.records import FileHash, Record
 
@@ -75,6 +76,7 @@ class RunSpec(Record, frozen=True, kw_only=True):
     paths_claimed: tuple[str, ...]
     workers: int
     register_head: str
+    function: FunctionSpec | None
     plan: tuple[str, ...]
     versions: dict[str, str]
     files: tuple[FileHash, ...]

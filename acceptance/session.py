@@ -5,8 +5,6 @@ stops the service in every exit path.
 """
 
 import os
-import subprocess
-import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +17,8 @@ from acceptance import (
     asking,
     calibrating,
     freeze,
+    function,
+    function_checks,
     judge,
     lease,
     machine,
@@ -43,6 +43,7 @@ from acceptance.settings import lease_path, runs_dir
 from acceptance.stepping import Options, StepResult, of_scope, passed, round_of
 from acceptance.steps import calibration_steps, category, outlives_failure, steps
 from acceptance.timekeeper import Timekeeper
+from acceptance.validating import recompute_archive
 
 
 class GateSession:
@@ -59,6 +60,7 @@ class GateSession:
         self.performance: FileHash | None = None
         self.measured_identity: str | None = None
         self.accuracy: ScopeVerdict | None = None
+        self.function: ScopeVerdict | None = None
         self.failure: StepResult | None = None
         self.bug: str | None = None
         self.last_line = ""
@@ -148,6 +150,7 @@ class GateSession:
         named: dict[str, Callable[[], StepResult]] = {
             "performance": self._performance,
             "accuracy": self._accuracy,
+            "function": self._function,
             "calibration": self._calibration,
             "recomputation": self._recomputation,
         }
@@ -243,6 +246,19 @@ class GateSession:
         self.view.say(f"accuracy: {figures.correct} of {figures.count} right")
         return of_scope(figures.verdict)
 
+    def _function(self) -> StepResult:
+        """P7.5: every kind of request, before the service is reclaimed."""
+        checks = function.examine(self.frozen, self.rounds.services["B2"])
+        for check in checks:
+            self.view.say(f"function {check.name}: {check.verdict}, {check.reason}")
+        self.rounds.prove("B2")
+        self.function = function_checks.scope(
+            checks,
+            path_ran=judge.path_ran(self.judged),
+            has_claim=bool(self.runspec.paths_claimed),
+        )
+        return of_scope(self.function)
+
     def _calibration(self) -> StepResult:
         """P4.5: thresholds, frozen only when all six services are complete."""
         report = calibrating.report(self.frozen, self.judged)
@@ -282,21 +298,15 @@ class GateSession:
             judge.newest(self.judged),
             self.accuracy,
             judge.path_ran(self.judged),
+            self.function,
         )
 
     def _recomputation(self) -> StepResult:
         """P6.2: the archived validator recomputes everything from the raw bytes, in a process of
         its own, and must agree with the live figures."""
         self._figures()
-        run_dir = self.frozen.run_dir
-        done = subprocess.run(
-            [sys.executable, "-I", "-B", str(run_dir / "validator"), "--recompute", str(run_dir)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise RunFailure("P6.2", f"the validator: {(done.stdout + done.stderr).strip()}")
+        if said := recompute_archive(self.frozen.run_dir):
+            raise RunFailure("P6.2", f"the validator: {said}")
         return passed()
 
     def close(self) -> None:

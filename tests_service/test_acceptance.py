@@ -38,6 +38,11 @@ def test_performance(gate):
     gate.require("performance")
 
 
+@pytest.mark.rule("P7.5")
+def test_function(gate):
+    gate.require("function")
+
+
 @pytest.mark.rule("P6.7")
 def test_service_is_reaped(gate):
     gate.require("B2-stop")

@@ -9,6 +9,7 @@ from . import verdicts
 from .accuracy import Measured, recompute_accuracy
 from .attempts import SCHEMA
 from .files import load
+from .function import function_scope
 from .levels import Level, judge_levels, read_command
 from .runspec import PATH, ROUNDS, RUNSPEC, RunSpec
 from .strict import digest, ratio_text, read
@@ -41,7 +42,7 @@ def recompute_all(root: Path) -> Recomputed:
     scopes = [
         performance,
         _accuracy(runspec, performance, accuracy),
-        _not_run("function", runspec.profile.scopes["function"]),
+        function_scope(root, runspec, _path_ran(levels)),
     ]
     figures = {
         "schema": SCHEMA,

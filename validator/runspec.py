@@ -104,6 +104,15 @@ class FileHash:
 
 
 @dataclass(frozen=True)
+class Function:
+    """P7.5: sizes of what the functional stage asks, in tokens."""
+
+    long_prompt_tokens: int
+    output_tokens: int
+    abort_tokens: int
+
+
+@dataclass(frozen=True)
 class RunSpec:
     """What was frozen before the first request."""
 
@@ -124,6 +133,7 @@ class RunSpec:
     paths_claimed: tuple[str, ...]
     workers: int
     register_head: str
+    function: Function | None
     plan: tuple[str, ...]
     versions: dict[str, str]
     files: tuple[FileHash, ...]
@@ -201,6 +211,12 @@ SERVICE: Reader[Service] = record(
     port=nullable(integer),
     kv_tokens_min=integer,
 )
+FUNCTION: Reader[Function] = record(
+    Function,
+    long_prompt_tokens=_at_least(1),
+    output_tokens=_at_least(1),
+    abort_tokens=_at_least(1),
+)
 RUNSPEC: Reader[RunSpec] = record(
     RunSpec,
     schema=schema(SCHEMA),
@@ -220,6 +236,7 @@ RUNSPEC: Reader[RunSpec] = record(
     paths_claimed=array(text),
     workers=_at_least(1),
     register_head=sha256,
+    function=nullable(FUNCTION),
     plan=array(text),
     versions=mapping(text),
     files=array(FILE_HASH),

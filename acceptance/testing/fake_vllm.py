@@ -34,6 +34,10 @@ FAULTS = (
     "chat-no-done",
     "switch-ignored",
     "no-counters",
+    "no-prefix-cache",
+    "keeps-aborted",
+    "one-template",
+    "short-prompt",
 )
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
@@ -52,6 +56,7 @@ class Fake:
         self.preemptions = 0
         self.running = 0
         # The candidate of tests: a faster path behind a switch, and its counters.
+        self.salts: set[str | None] = set()
         self.is_fast = os.environ.get("FAKE_FAST") == "1" and options.fault != "switch-ignored"
         self.path_calls = {"attend/fast": 0, "attend/plain": 0}
         self.golds: list[tuple[str, str]] = []
@@ -91,10 +96,7 @@ class Fake:
             if request.get("stream"):
                 await self._stream(writer, request)
             else:
-                self._count(len(request["prompt"]), request["max_tokens"])
-                ids = list(range(request["max_tokens"]))
-                choice = {"index": 0, "text": "", "token_ids": ids, "finish_reason": "length"}
-                _plain(writer, json.dumps({"choices": [choice]}), "application/json")
+                _plain(writer, json.dumps(self._whole(request)), "application/json")
             return
         served = self.options.served_model_name
         name = "somebody-else" if self.options.fault == "wrong-name" else served
@@ -134,6 +136,18 @@ class Fake:
         self.output_tokens += output_tokens
         self.preemptions += self.options.fault == "preempt"
 
+    def _whole(self, request: dict[str, Any]) -> dict[str, Any]:
+        """A completion that is not streamed; a salt that was seen before finds its prefix."""
+        fault, asked = self.options.fault, len(request["prompt"])
+        sent = asked - 1 if fault == "short-prompt" else asked
+        salt = request.get("cache_salt")
+        is_hit = salt in self.salts and fault != "no-prefix-cache"
+        self.salts.add(salt)
+        self._count(asked, request["max_tokens"])
+        ids = list(range(request["max_tokens"]))
+        choice = {"index": 0, "text": "", "token_ids": ids, "finish_reason": "length"}
+        return {"choices": [choice], "usage": _usage(sent, len(ids), 32 if is_hit else 0)}
+
     async def _stream(self, writer: asyncio.StreamWriter, request: dict[str, Any]) -> None:
         fault, prompt, wanted = self.options.fault, request["prompt"], request["max_tokens"]
         is_measured = wanted != self.options.warmup_tokens
@@ -162,16 +176,15 @@ class Fake:
                 "token_ids": ids,
             }
             _event(writer, json.dumps({"choices": [choice]}))
-            await writer.drain()
+            try:
+                await writer.drain()
+            except ConnectionError:
+                self.running -= fault != "keeps-aborted"
+                return
             await asyncio.sleep(frame_s)
         else:
             self._count(len(prompt), count)
-            usage = {
-                "prompt_tokens": len(prompt),
-                "completion_tokens": count,
-                "total_tokens": len(prompt) + count,
-                "prompt_tokens_details": {"cached_tokens": 1 if fault == "cached" else 0},
-            }
+            usage = _usage(len(prompt), count, 1 if fault == "cached" else 0)
             _event(writer, json.dumps({"choices": [], "usage": usage}))
         self.running -= 1
         if fault != "no-done":
@@ -181,6 +194,10 @@ class Fake:
 
     async def _chat(self, writer: asyncio.StreamWriter, request: dict[str, Any]) -> None:
         """Answer a question of the file `--answers`, except the first `--wrong` of them."""
+        if not self.golds:
+            self._small_talk(writer, request)
+            await writer.drain()
+            return
         text = request["messages"][-1]["content"]
         number, gold = next((i, g) for i, (q, g) in enumerate(self.golds) if q in text)
         said = "-1" if number < self.options.wrong else gold
@@ -200,6 +217,25 @@ class Fake:
         writer.write(b"0\r\n\r\n")
         await writer.drain()
         self._count(9, count)
+
+    def _small_talk(self, writer: asyncio.StreamWriter, request: dict[str, Any]) -> None:
+        """An answer without a meaning, whose prompt depends on the thinking switch."""
+        is_thinking = request["chat_template_kwargs"]["thinking"]
+        ids = [7, 8, 9] if is_thinking or self.options.fault == "one-template" else [7, 8, 5]
+        self._count(3, 2)
+        usage = _usage(3, 2, 0)
+        if not request["stream"]:
+            message = {"role": "assistant", "content": "so"}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            whole = {"choices": [choice], "usage": usage, "prompt_token_ids": ids}
+            _plain(writer, json.dumps(whole), "application/json")
+            return
+        writer.write(HEAD)
+        choice = {"index": 0, "delta": {"content": "so"}, "finish_reason": "stop"}
+        _event(writer, json.dumps({"choices": [choice], "prompt_token_ids": ids}))
+        _event(writer, json.dumps({"choices": [], "usage": usage}))
+        _event(writer, "[DONE]")
+        writer.write(b"0\r\n\r\n")
 
     def _metrics(self) -> str:
         label = f'{{engine="0",model_name="{self.options.served_model_name}"}}'
@@ -221,6 +257,15 @@ class Fake:
             lines.append(f"# TYPE {name} {kinds[name]}")
             lines += [f"{key} {counters[key]}.0" for key in values]
         return "\n".join(lines) + "\n"
+
+
+def _usage(prompt: int, output: int, cached: int) -> dict[str, Any]:
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
 
 
 def _event(writer: asyncio.StreamWriter, data: str) -> None:

@@ -37,10 +37,15 @@ def fake_profile(
         text,
         flags=re.DOTALL,
     )
+    text = re.sub(r"candidates = .*\n", "", text)
+    text = re.sub(r"\[service.path_counters\]\n.*?\n\n", "", text, flags=re.DOTALL)
+    text = re.sub(r"\[function\]\n.*?\n\n", "", text, flags=re.DOTALL)
     text = re.sub(r"(warmup|measured)_sha256 = .*\n", "", text)
     replaced = [
         ('levels = ["C1", "C4", "C16"]', f"levels = {json.dumps(levels)}"),
         ('name = "cpu-mini"', 'name = "fake"'),
+        ('plan = "gate-function"', 'plan = "gate-performance"'),
+        ('function = "planned"', 'function = "not planned"'),
         ('"dsv41-0day"', '"fake"'),
         ('directory = "cpu-mini"', 'directory = "@MODEL@"'),
         ('rounds = "restart"', f'rounds = "{rounds}"'),
@@ -91,6 +96,21 @@ def asking_profile(*, wrong=0, fault="none", target="500"):
             ('plan = "gate-performance"', 'plan = "gate-accuracy"'),
             ('C4 = "1000"', f'C4 = "{target}"'),
             ("[rules]", accuracy),
+        ],
+    )
+
+
+def function_profile(fault="none"):
+    """A profile that claims functions too."""
+    sizes = "[function]\nlong_prompt_tokens = 100\noutput_tokens = 6\nabort_tokens = 300"
+    return fake_profile(
+        levels=ALL,
+        fault=fault,
+        extra=("--frame-s", "0.01"),
+        changes=[
+            ('plan = "gate-performance"', 'plan = "gate-function"'),
+            ('function = "not planned"', 'function = "planned"'),
+            ("[scopes]", f"{sizes}\n\n[scopes]"),
         ],
     )
 

@@ -216,6 +216,7 @@ def _runspec(
         "paths_claimed": ["attend/new"] if kind == "candidate" else [],
         "workers": ranks,
         "register_head": "0" * 64,
+        "function": None,
         "plan": PLAN,
         "versions": {"python": "3.11.0"},
         "files": [],
