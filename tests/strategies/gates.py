@@ -41,11 +41,13 @@ def fake_profile(
     text = re.sub(r"\[service.path_counters\]\n.*?\n\n", "", text, flags=re.DOTALL)
     text = re.sub(r"\[function\]\n.*?\n\n", "", text, flags=re.DOTALL)
     text = re.sub(r"(warmup|measured)_sha256 = .*\n", "", text)
+    text = re.sub(r"\[accuracy\].*?(?=# Every validity rule)", "", text, flags=re.DOTALL)
     replaced = [
         ('levels = ["C1", "C4", "C16"]', f"levels = {json.dumps(levels)}"),
         ('name = "cpu-mini"', 'name = "fake"'),
-        ('plan = "gate-function"', 'plan = "gate-performance"'),
+        ('plan = "gate-full"', 'plan = "gate-performance"'),
         ('function = "planned"', 'function = "not planned"'),
+        ('accuracy = "planned"', 'accuracy = "no trained checkpoint"'),
         ('"dsv41-0day"', '"fake"'),
         ('directory = "cpu-mini"', 'directory = "@MODEL@"'),
         ('rounds = "restart"', f'rounds = "{rounds}"'),
