@@ -90,6 +90,8 @@ def line(title: str, tokens_total: int | None, progress: Progress) -> str:
     """The same as one line of text."""
     row = dict(zip(COLUMNS, cells(progress, tokens_total), strict=True))
     seconds = (progress.elapsed_ns or 0) / 1e9
+    if tokens_total is None:
+        return f"{title}: {row['done']} of {len(progress.slots)} requests done in {seconds:.1f} s"
     return (
         f"{title}: {row['tokens']} tokens in {seconds:.1f} s ({row['tokens/s']}/s), "
         f"{row['done']} of {len(progress.slots)} requests done"

@@ -291,6 +291,8 @@ def run_wave(
                 if watch is not None:
                     watch(progress)
                 time.sleep(interval_s)
+            if watch is not None:
+                watch(client.poll())
         except BaseException as error:
             client.abort(f"interrupted: {type(error).__name__}")
             error.wave = client.finish()  # type: ignore[attr-defined]
