@@ -29,6 +29,10 @@ def parse_outside(text: str) -> dict[str, str]:
     return {test: reason.strip() for test, _, reason in listed}
 
 
+def _covers(entry: str, test: str) -> bool:
+    return test == entry or test.startswith((entry + "[", entry + "::"))
+
+
 def _lines(text: str) -> list[str]:
     lines = (line.split("#", 1)[0].strip() for line in text.splitlines())
     return [line for line in lines if line]
@@ -45,15 +49,15 @@ def fold(plan: Iterable[str], outcomes: Mapping[str, Outcome]) -> Outcome:
     """The verdict of the session.
 
     Any FAIL decides, in the plan or not. Otherwise the worst over the plan's ids; an id that did
-    not run is NOT_RUN. An entry without parameters stands for all of that test's cases. An empty
-    plan is NOT_RUN: no plan, no claim.
+    not run is NOT_RUN. An entry without parameters stands for all of that test's cases, a file
+    for all of its tests. An empty plan is NOT_RUN: no plan, no claim.
     """
     failed = [o for o in outcomes.values() if o.verdict is Verdict.FAIL]
     if failed:
         return failed[0]
     result: Outcome | None = None
     for test in plan:
-        cases = [o for name, o in outcomes.items() if name == test or name.startswith(test + "[")]
+        cases = [o for name, o in outcomes.items() if _covers(test, name)]
         missing = Outcome(test=test, verdict=Verdict.NOT_RUN, reason=f"{test} did not run")
         for outcome in cases or [missing]:
             result = worse(result, outcome)

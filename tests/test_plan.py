@@ -25,6 +25,7 @@ def _outcomes(**verdicts):
         pytest.param(["a", "b"], {"a": "INCONCLUSIVE", "b": "NOT_RUN"}, "INCONCLUSIVE", id="order"),
         pytest.param(["a"], {"a[x]": "PASS", "a[y]": "NOT_RUN"}, "NOT_RUN", id="all-cases"),
         pytest.param(["a"], {"ab": "PASS"}, "NOT_RUN", id="prefix-is-not-the-test"),
+        pytest.param(["f.py"], {"f.py::a": "PASS", "f.py::b": "NOT_RUN"}, "NOT_RUN", id="file"),
     ],
 )
 def test_the_verdict_is_the_worst_over_the_plan(plan, outcomes, expected):
