@@ -50,6 +50,7 @@ def publish(flat: dict[str, Tensor]) -> None:
     """Make a training's weights the repository's: the file and its hash."""
     config = ModelConfig.from_dict(raw_config())
     save_file(official_tensors(flat, config), str(WEIGHTS))
+    WEIGHTS.chmod(0o644)
     digest = hashlib.sha256(WEIGHTS.read_bytes()).hexdigest()
     SHA256SUMS.write_text(f"{digest}  {WEIGHTS.name}\n", encoding="ascii")
 
