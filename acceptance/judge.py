@@ -231,7 +231,7 @@ def last_line(runspec: RunSpec, figures: Figures, result: Outcome) -> str:
     parts = [f"scope: {', '.join(s.scope for s in planned)}"]
     if result.verdict is not Verdict.PASS:
         parts = [(result.reason or result.test).splitlines()[0]]
-    elif len(planned) > 1:
+    elif any(s.scope == "accuracy" for s in planned):
         # The count of right answers is what people look for; the rest stands in the report.
         counts: dict[str, str] = {s.scope: f" {s.reason}" for s in planned if s.scope == "accuracy"}
         parts.append(", ".join(f"{s.scope} {s.verdict}{counts.get(s.scope, '')}" for s in planned))
