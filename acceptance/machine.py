@@ -34,11 +34,14 @@ class PreflightRecord(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def look(limits: Preflight, records: Path, notes: tuple[str, ...] = ()) -> PreflightRecord:
+def look(
+    limits: Preflight, records: Path, notes: tuple[str, ...] = (), *, is_after_stop: bool = False
+) -> PreflightRecord:
     """Look at the machine twice, and at what earlier services left. Takes half a second on a CPU.
 
     `records`: where running services are put on record. What is left of an earlier service and
     runs is a problem: it would share the machine with what is measured. It is never ended here.
+    `is_after_stop`: a service of ours was just stopped, and NPUs get their time to become idle.
     """
     before = cpu.sample(with_tasks=True)
     time.sleep(GAP_S)
@@ -48,7 +51,8 @@ def look(limits: Preflight, records: Path, notes: tuple[str, ...] = ()) -> Prefl
         wanted = npu_idle.Limits(
             dies=limits.npu_dies, temperature_c_max=limits.npu_temperature_c_max
         )
-        found += devices.npu_problems(wanted)
+        ask = devices.wait_for_idle if is_after_stop else devices.npu_problems
+        found += ask(wanted)
     orphans = find_orphans(records)
     return PreflightRecord(
         schema=SCHEMA,

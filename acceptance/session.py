@@ -179,9 +179,9 @@ class GateSession:
         """P2.1, P6.9: the machine is fit, and it is still ours."""
         is_first = self.order[0] == f"{round_name}-start"
         note = self.lease.note if self.lease and is_first else None
-        found = machine.look(
-            self.frozen.profile.preflight, runs_dir() / ".services", (note,) if note else ()
-        )
+        limits, notes = self.frozen.profile.preflight, (note,) if note else ()
+        records = runs_dir() / ".services"
+        found = machine.look(limits, records, notes, is_after_stop=not is_first)
         for line in (*found.notes, *found.problems):
             self.view.say(line)
         machine.require(found, self.frozen.run_dir / "results" / round_name)
