@@ -5,11 +5,14 @@ line `PASS|FAIL|INCONCLUSIVE|NOT_RUN <run-id> <reason>`.
 """
 
 import argparse
+import contextlib
+import os
 import subprocess
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from acceptance.errors import UsageError
 from acceptance.lease import check_free
@@ -73,6 +76,7 @@ def run_gate(options: argparse.Namespace) -> int:
 
     root = Path(__file__).resolve().parent.parent
     try:
+        check_environment()
         check_free(lease_path())
         prepared = prepare(
             find_profile(options.profile), options.run_id, candidate=options.candidate
@@ -93,6 +97,7 @@ def run_gate(options: argparse.Namespace) -> int:
         "-q",
         *(str(root / file) for file in files),
     ]  # fmt: skip
+    sys.stdout = sys.__stdout__ = _Stdout(sys.stdout)  # type: ignore[assignment, misc]
     status = int(pytest.main(arguments))
     # Not before: pytest itself loads its plugins.
     from acceptance.pytest_plugin import last_line
@@ -116,6 +121,35 @@ def run_calibrate(options: argparse.Namespace) -> int:
     except UsageError as error:
         print(f"{Verdict.NOT_RUN} {options.run_id or '-'} {error}")
         return EXIT_USAGE
+
+
+FOREIGN = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+
+
+def check_environment() -> None:
+    """UsageError where the environment would put options or code of its own into the gate."""
+    for name in FOREIGN:
+        if os.environ.get(name):
+            raise UsageError(f"{name} is set: it could change what the gate does; unset it")
+
+
+class _Stdout:
+    """Standard output whose reader may leave: the run goes on and is sealed all the same."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(BrokenPipeError):
+            return int(self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._stream.flush()
 
 
 def plan_files(name: str) -> list[str]:

@@ -14,7 +14,7 @@ from acceptance.canonical import sha256
 from acceptance.errors import RunFailure, UsageError
 from acceptance.exact import write
 from acceptance.lineage import Entry
-from acceptance.prepare import Prepared, bytes_needed, entry_of, name_of, tool_hashes
+from acceptance.prepare import Prepared, bytes_needed, entry_of, is_shipped, name_of, tool_hashes
 from acceptance.profile import Profile
 from acceptance.records import SCHEMA, FileHash
 from acceptance.reference import (
@@ -36,6 +36,7 @@ class Frozen:
     """A run that is ready to start: where it lies, what it is, and its inputs in memory.
 
     `profile` has the candidate's switches on; `reference` is what a candidate is compared with.
+    `is_own`: the profile is the user's own, none of those that are committed here.
     """
 
     run_dir: Path
@@ -47,6 +48,7 @@ class Frozen:
     model_dir: Path
     banks: dict[str, prompts.Bank]
     stats: dict[Path, tuple[int, ...]]
+    is_own: bool
 
 
 def freeze(prepared: Prepared, plan: tuple[str, ...]) -> Frozen:
@@ -62,7 +64,8 @@ def freeze(prepared: Prepared, plan: tuple[str, ...]) -> Frozen:
     except OSError as error:
         shutil.rmtree(run_dir, ignore_errors=True)
         raise UsageError(f"{run_dir}: can't write the archive: {error.strerror}") from None
-    except UsageError:
+    except BaseException:
+        # Also a signal: nothing was frozen yet, so nothing is left behind.
         shutil.rmtree(run_dir, ignore_errors=True)
         raise
 
@@ -104,6 +107,7 @@ def _write(
         model_dir=model_dir,
         banks=banks,
         stats={path: _stat(path) for path in watched},
+        is_own=not is_shipped(prepared.profile, prepared.profile_bytes),
     )
 
 

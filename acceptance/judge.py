@@ -222,8 +222,11 @@ def _unplanned(runspec: RunSpec, scope: str) -> ScopeVerdict:
     )
 
 
-def last_line(runspec: RunSpec, figures: Figures, result: Outcome) -> str:
-    """`PASS|FAIL|INCONCLUSIVE|NOT_RUN <run-id> <reason>`; says what was not claimed."""
+def last_line(runspec: RunSpec, figures: Figures, result: Outcome, *, is_own: bool = False) -> str:
+    """`PASS|FAIL|INCONCLUSIVE|NOT_RUN <run-id> <reason>`; says what was not claimed.
+
+    `is_own`: the profile is none of those that are committed here.
+    """
     if runspec.kind == "calibration" and result.verdict is Verdict.PASS:
         return f"{result.verdict} {runspec.run_id} calibration complete, its thresholds are frozen"
     planned = [s for s in figures.scopes if runspec.profile.scopes[s.scope] == "planned"]
@@ -236,6 +239,8 @@ def last_line(runspec: RunSpec, figures: Figures, result: Outcome) -> str:
         counts: dict[str, str] = {s.scope: f" {s.reason}" for s in planned if s.scope == "accuracy"}
         parts.append(", ".join(f"{s.scope} {s.verdict}{counts.get(s.scope, '')}" for s in planned))
     parts += [f"{s.scope} {s.verdict}: {s.reason}" for s in left]
-    if left:
+    if is_own:
+        parts.append("a profile of your own")
+    if left or is_own:
         parts.append("not a final acceptance")
     return f"{result.verdict} {runspec.run_id} {'; '.join(parts)}"

@@ -67,6 +67,12 @@ def read_profile(path: Path) -> tuple[Profile, bytes]:
         raise UsageError(f"{path}: can't read the profile: {error}") from None
 
 
+def is_shipped(profile: Profile, data: bytes) -> bool:
+    """Whether these very bytes are the profile of that name in `acceptance/profiles/`."""
+    path = Path(__file__).parent / "profiles" / f"{profile.name}.toml"
+    return path.is_file() and path.read_bytes() == data
+
+
 def new_run_id(profile: str) -> str:
     """A name that sorts by time and does not repeat."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")

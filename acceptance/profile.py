@@ -192,6 +192,8 @@ def _check(profile: Profile, source: str) -> None:
     def refuse(what: str) -> None:
         raise UsageError(f"{source}: {what}")
 
+    if not profile.plan.replace("-", "").isalnum():
+        refuse(f"plan {profile.plan!r}: the name of a file in acceptance/plans/, nothing else")
     if profile.schema != 1:
         refuse(f"schema {profile.schema} is not known here; this version reads 1")
     unknown = [level for level in profile.load.levels if level not in CONCURRENCY]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from acceptance.errors import RunFailure, UsageError
-from acceptance.outcomes import Inconclusive
+from acceptance.outcomes import Inconclusive, Judged
 from acceptance.plan import Outcome, fold, parse_plan, worse
 from acceptance.prepare import find_profile, read_profile
 from acceptance.protocol import EXIT_BUG, EXIT_STATUS, Verdict
@@ -67,6 +67,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if config.getoption("--collect-only"):
         return
     chosen = [item for item in session.items if item.get_closest_marker("acceptance")]
+    for item in chosen:
+        # The protocol has its own limits (P3.6): a step of the gate may take hours.
+        item.add_marker(pytest.mark.timeout(0))
     try:
         book.plan = _plan(config)
         if chosen and config.getoption("--profile"):
@@ -79,6 +82,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
                 run_id=config.getoption("--run-id"),
                 candidate=config.getoption("--candidate"),
             )
+            _guard()
             gate = GateSession(options, plan=book.plan or ())
             config.stash[gate_key] = gate
             gate.freeze()
@@ -93,6 +97,8 @@ def _plan(config: pytest.Config) -> tuple[str, ...] | None:
     named = config.getoption("--plan")
     profile = config.getoption("--profile")
     marker = config.getoption("markexpr")
+    if named and profile:
+        raise UsageError("--plan: the profile names its plan; give one of the two")
     if named:
         path = Path(named)
     elif profile:
@@ -116,15 +122,28 @@ def gate(request: pytest.FixtureRequest) -> "Generator[GateSession, None, None]"
     if session is None:
         pytest.skip("no --profile: nothing to measure")
     session.console = _Console(request.config)
-    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield session
     finally:
-        signal.signal(signal.SIGTERM, previous)
         session.close()
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _guard() -> None:
+    """From the freezing on the first signal ends the run, and no second one its sealing."""
+    for number in SIGNALS:
+        signal.signal(number, _interrupt)
+
+
+def _ignore_signals() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _interrupt(signum: int, frame: object) -> None:
+    _ignore_signals()
     raise KeyboardInterrupt(f"signal {signum}")
 
 
@@ -150,6 +169,9 @@ def pytest_runtest_makereport(
         reason = str(getattr(error, "msg", None) or getattr(report, "wasxfail", "") or error)
     elif report.failed:
         is_open = isinstance(error, Inconclusive | RunFailure)
+        # In the gate only a rule can fail what is measured: a timeout or a bug says nothing of it.
+        is_gate = item.get_closest_marker("acceptance") is not None
+        is_open |= is_gate and not isinstance(error, Judged)
         verdict = Verdict.INCONCLUSIVE if is_open else Verdict.FAIL
         reason = str(error)
     report.verdict = str(verdict)  # type: ignore[attr-defined]
@@ -207,6 +229,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         if item.nodeid not in book.outcomes:
             book.add(item.nodeid, Verdict.NOT_RUN, "never started")
     if gate is not None and gate.is_frozen:
+        _ignore_signals()
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
         book.result = gate.finish(book.outcomes, interrupted=interrupted)
         session.exitstatus = EXIT_BUG if gate.bug else EXIT_STATUS[book.result.verdict]

@@ -348,13 +348,20 @@ class GateSession:
             reason = f"{self.failure.rule}: {self.failure.reason}"
             verdict = worst([planned.verdict, self.failure.verdict])
             return Outcome(test=planned.test, verdict=verdict, reason=reason)
+        if planned.verdict is Verdict.PASS:
+            # Tests only say what the figures are; where they say better, the figures count.
+            figures = self._figures()
+            scopes = [s for s in figures.scopes if s.verdict == figures.verdict]
+            if figures.verdict != Verdict.PASS:
+                reason = "; ".join(f"{s.scope} {s.rule}: {s.reason}" for s in scopes)
+                return Outcome(test="", verdict=Verdict(figures.verdict), reason=reason)
         return planned
 
     def _write_results(self, outcomes: Mapping[str, Outcome], result: Outcome) -> None:
         run_dir, spec = self.frozen.run_dir, self.runspec
         figures = self._figures()
         ordered = [outcomes[name] for name in sorted(outcomes)]
-        self.last_line = judge.last_line(spec, figures, result)
+        self.last_line = judge.last_line(spec, figures, result, is_own=self.frozen.is_own)
         archive.write_record(run_dir / "results/outcomes.json", ordered)
         archive.write_record(
             run_dir / "results/verdict.json",

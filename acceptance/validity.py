@@ -22,6 +22,20 @@ REQUIRED = "required"
 NOT_APPLICABLE = "not_applicable:"
 
 
+EXCUSABLE = frozenset(
+    (
+        "device-preflight",
+        "draft-acceptance",
+        "fused-mc2",
+        "flashcomm",
+        "graph-replay",
+        "host-load",
+        "host-throttling",
+    )
+)
+"""Rules that stand on what a kind of machine or service has; no profile is excused from others."""
+
+
 class Finding(Record, frozen=True, kw_only=True):
     """What one rule said about one attempt. `codes` are those of docs/run-directory.md, or
     where it has none the rule's id, or `<id>-unknown`; empty for any other outcome."""
@@ -46,6 +60,8 @@ def table_problems(table: Mapping[str, str]) -> tuple[str, ...]:
             problems.append(f"no validity rule `{id}`; the nearest is `{near[0]}`")
         elif entry != REQUIRED and not _not_applicable(entry):
             problems.append(f"rule `{id}` must be `required` or `not_applicable: <reason>`")
+        elif entry != REQUIRED and id not in EXCUSABLE:
+            problems.append(f"rule `{id}` must be `required`: it holds on every machine")
     return tuple(problems)
 
 

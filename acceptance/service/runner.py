@@ -29,6 +29,8 @@ from acceptance.service.spec import Command, ServiceSpec, check, environment, ex
 from acceptance.service.tree import Tree
 
 GONE_TIMEOUT_S = 2.0
+DEAD_TIMEOUT_S = 0.2
+"""How long a service that has ended is waited for, when it is asked all the same."""
 LOOK_S = 0.02
 
 
@@ -118,7 +120,10 @@ class Service:
         return self._tree.wait_for_death(timeout_s)
 
     def is_healthy(self) -> bool:
-        """Whether /health answers 200."""
+        """Whether /health answers 200. One that has ended is not asked: what it left behind may
+        still hold the socket, and then answers never."""
+        if not self.alive():
+            return False
         try:
             return self._http.get("/health").status_code == httpx.codes.OK
         except httpx.HTTPError:
@@ -126,6 +131,8 @@ class Service:
 
     def metrics(self) -> tuple[bytes, int]:
         """/metrics as it came, and the cost of that read in ns; read at window edges only."""
+        if not self.alive():
+            raise RunFailure("P2.4a", "/metrics can't be read: the service has ended")
         begin = time.perf_counter_ns()
         try:
             response = self._http.get("/metrics").raise_for_status()
@@ -144,6 +151,8 @@ class Service:
     def identity(self) -> Identity:
         """A proof of the service as it is now; a dead service gives one full of differences."""
         self._look()
+        if not self.alive():
+            self._http.timeout = httpx.Timeout(DEAD_TIMEOUT_S)
         return read_identity(
             self.spec, self.command, self._tree, self._http, self.log, self._versions
         )
