@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from acceptance.accuracy import score_cli
 from acceptance.errors import UsageError
 from acceptance.lease import check_free
 from acceptance.plan import parse_plan
@@ -62,6 +63,10 @@ def _parser() -> argparse.ArgumentParser:
     verify = commands.add_parser("verify", help="recompute an archive from its raw bytes")
     verify.add_argument("run_dir", type=Path)
     verify.set_defaults(run=run_verify)
+
+    score = commands.add_parser("score", help="score answers as AISBench's native evaluator does")
+    score_cli.parser(add_to=score)
+    score.set_defaults(run=run_score)
 
     plans = commands.add_parser("plans", help="check that plans and tests name each other")
     plans.set_defaults(run=run_plans)
@@ -167,6 +172,11 @@ def run_verify(options: argparse.Namespace) -> int:
     root = Path(__file__).resolve().parent.parent
     command = [sys.executable, "-I", str(root / "validator"), str(options.run_dir)]
     return subprocess.run(command, check=False).returncode
+
+
+def run_score(options: argparse.Namespace) -> int:
+    """Lines with `prediction` and `gold_raw` -> one JSON line each on stdout."""
+    return score_cli.main([options.file, "--evaluator", options.evaluator])
 
 
 def run_plans(options: argparse.Namespace) -> int:
