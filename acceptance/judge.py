@@ -222,6 +222,15 @@ def _unplanned(runspec: RunSpec, scope: str) -> ScopeVerdict:
     )
 
 
+def no_better(planned: Outcome, figures: Figures) -> Outcome:
+    """Tests only say what the figures are; where they say better, the figures count."""
+    if planned.verdict is not Verdict.PASS or figures.verdict == Verdict.PASS:
+        return planned
+    scopes = [s for s in figures.scopes if s.verdict == figures.verdict]
+    reason = "; ".join(f"{s.scope} {s.rule}: {s.reason}" for s in scopes)
+    return Outcome(test="", verdict=Verdict(figures.verdict), reason=reason)
+
+
 def last_line(runspec: RunSpec, figures: Figures, result: Outcome, *, is_own: bool = False) -> str:
     """`PASS|FAIL|INCONCLUSIVE|NOT_RUN <run-id> <reason>`; says what was not claimed.
 

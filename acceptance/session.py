@@ -348,14 +348,7 @@ class GateSession:
             reason = f"{self.failure.rule}: {self.failure.reason}"
             verdict = worst([planned.verdict, self.failure.verdict])
             return Outcome(test=planned.test, verdict=verdict, reason=reason)
-        if planned.verdict is Verdict.PASS:
-            # Tests only say what the figures are; where they say better, the figures count.
-            figures = self._figures()
-            scopes = [s for s in figures.scopes if s.verdict == figures.verdict]
-            if figures.verdict != Verdict.PASS:
-                reason = "; ".join(f"{s.scope} {s.rule}: {s.reason}" for s in scopes)
-                return Outcome(test="", verdict=Verdict(figures.verdict), reason=reason)
-        return planned
+        return judge.no_better(planned, self._figures())
 
     def _write_results(self, outcomes: Mapping[str, Outcome], result: Outcome) -> None:
         run_dir, spec = self.frozen.run_dir, self.runspec
