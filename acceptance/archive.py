@@ -44,14 +44,15 @@ def hash_file(path: Path, root: Path) -> FileHash:
     return FileHash(path=path.relative_to(root).as_posix(), size=path.stat().st_size, sha256=digest)
 
 
-def hash_below(directory: Path, root: Path, pattern: str = "*") -> tuple[FileHash, ...]:
-    """Hashes of all regular files below a directory, sorted by path; caches of Python left out."""
-    files = (
-        path
-        for path in directory.rglob(pattern)
-        if path.is_file() and "__pycache__" not in path.parts
-    )
-    return tuple(hash_file(path, root) for path in sorted(files))
+def files_below(directory: Path) -> list[Path]:
+    """All regular files below a directory, sorted; caches of Python left out."""
+    found = directory.rglob("*")
+    return sorted(p for p in found if p.is_file() and "__pycache__" not in p.parts)
+
+
+def hash_below(directory: Path, root: Path) -> tuple[FileHash, ...]:
+    """Hashes of `files_below`."""
+    return tuple(hash_file(path, root) for path in files_below(directory))
 
 
 def check_run_dir(runs: Path, run_id: str, bytes_needed: int) -> None:

@@ -1,6 +1,7 @@
 """A prepared request -> a new run directory with its frozen RunSpec, and proof that it holds."""
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,12 +10,27 @@ import msgspec
 
 from acceptance import prompts, register
 from acceptance.accuracy import plan as accuracy_plan
-from acceptance.archive import create_run_dir, hash_below, hash_file, write_once, write_record
+from acceptance.archive import (
+    create_run_dir,
+    files_below,
+    hash_below,
+    hash_file,
+    write_once,
+    write_record,
+)
 from acceptance.canonical import sha256
 from acceptance.errors import RunFailure, UsageError
 from acceptance.exact import write
 from acceptance.lineage import Entry
-from acceptance.prepare import Prepared, bytes_needed, entry_of, is_shipped, name_of, tool_hashes
+from acceptance.prepare import (
+    Prepared,
+    bytes_needed,
+    entry_of,
+    is_shipped,
+    name_of,
+    tool_hashes,
+    tool_paths,
+)
 from acceptance.profile import Profile
 from acceptance.records import SCHEMA, FileHash
 from acceptance.reference import (
@@ -246,10 +262,19 @@ def check_frozen(frozen: Frozen) -> None:
 def changed_files(frozen: Frozen) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(tools and sources, files of the checkpoint) that differ from the RunSpec's hashes (P2.1)."""
     spec = frozen.runspec
+    tools = _differences(frozen, ROOT, spec.tools)
+    model = _differences(frozen, frozen.model_dir, spec.model)
     return (
-        tuple(_differences(frozen, ROOT, spec.tools)),
-        tuple(_differences(frozen, frozen.model_dir, spec.model)),
+        (*tools, *_added(tool_paths(), ROOT, spec.tools)),
+        (*model, *_added(files_below(frozen.model_dir), frozen.model_dir, spec.model)),
     )
+
+
+def _added(paths: Iterable[Path], root: Path, files: tuple[FileHash, ...]) -> list[str]:
+    """Files that were not there at freezing: a service would read some of them just as well."""
+    known = {file.path for file in files}
+    found = sorted(path.relative_to(root).as_posix() for path in paths)
+    return [f"{name} (added)" for name in found if name not in known]
 
 
 def _differences(frozen: Frozen, root: Path, files: tuple[FileHash, ...]) -> list[str]:

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from acceptance import prompts, register
 from acceptance.accuracy import plan as accuracy_plan
 from acceptance.accuracy.dataset import QuestionSet
-from acceptance.archive import check_run_dir, hash_below, hash_file
+from acceptance.archive import check_run_dir, files_below, hash_file
 from acceptance.candidate import BASELINE, Chosen, choose, parse_table
 from acceptance.canonical import canonical, sha256
 from acceptance.checkpoint import prepare_model
@@ -158,10 +158,15 @@ def entry_of(
     )
 
 
-def tool_hashes() -> tuple[FileHash, ...]:
+def tool_paths() -> tuple[Path, ...]:
     """Every file that takes part: suite, product and the tests that drive it (P2.1)."""
-    tools = [h for name in TOOLS for h in hash_below(ROOT / name, ROOT, "*") if _is_source(h)]
-    return (*tools, *(hash_file(ROOT / n, ROOT) for n in TOOL_FILES if (ROOT / n).is_file()))
+    below = [path for name in TOOLS for path in files_below(ROOT / name) if _is_source(path)]
+    return (*below, *(ROOT / name for name in TOOL_FILES if (ROOT / name).is_file()))
+
+
+def tool_hashes() -> tuple[FileHash, ...]:
+    """`tool_paths` with size and SHA-256."""
+    return tuple(hash_file(path, ROOT) for path in tool_paths())
 
 
 def service_spec(profile: Profile, model_dir: Path, paths: Path | None = None) -> ServiceSpec:
@@ -222,5 +227,5 @@ def make_banks(profile: Profile, model_dir: Path) -> dict[str, prompts.Bank]:
     return {"warmup": warmup, "measured": measured}
 
 
-def _is_source(file: FileHash) -> bool:
-    return not file.path.endswith((".pyc", ".safetensors"))
+def _is_source(path: Path) -> bool:
+    return path.suffix not in (".pyc", ".safetensors")

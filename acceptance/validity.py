@@ -24,6 +24,7 @@ NOT_APPLICABLE = "not_applicable:"
 
 EXCUSABLE = frozenset(
     (
+        "candidate-path",
         "device-preflight",
         "draft-acceptance",
         "fused-mc2",

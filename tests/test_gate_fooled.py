@@ -124,3 +124,18 @@ def test_a_timeout_of_the_test_runner_is_no_verdict_on_the_candidate(pytester):
     )
 
     assert 10 == result.ret
+
+
+@pytest.mark.rule("P2.1")
+def test_a_file_added_to_the_checkpoint_after_freezing_is_named(gate, model):
+    run = gate(fake_profile(extra=SLOW, levels=("C1", "C4")))
+    run.wave("B1", "C1")
+    added = model / "generation_config.json"
+    added.write_text("{}")
+    try:
+        status, last, output = run.end()
+    finally:
+        added.unlink()
+
+    assert 10 == status, output
+    assert "weights" in last or "generation_config.json (added)" in last, last

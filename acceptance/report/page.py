@@ -41,7 +41,7 @@ def write_report(
         write_once(results / "tpot.svg", tpot_plot(shown, limits, close))
         parts.append(_levels(figures, limits))
         parts.append("![TPOT of every request](tpot.svg)\n")
-    parts += [_definitions(shown), speculation(run_dir, attempts)]
+    parts += [_tokens(shown), _definitions(shown), speculation(run_dir, attempts)]
     for attempt in attempts:
         parts.append(_attempt(results, attempt, figures))
     parts.append(_tests(outcomes))
@@ -121,6 +121,22 @@ def _mean(requests: Sequence[RequestFigures], field: str) -> Fraction | None:
     if not values or any(v is None for v in values):
         return None
     return sum((Fraction(v) for v in values), Fraction()) / len(values)
+
+
+def _tokens(levels: Sequence[LevelFigures]) -> str:
+    """Greedy and seeded, the two rounds answer alike where batching does not change a rounding."""
+    by_round = {(x.round, x.level): {r.slot: r for r in x.requests} for x in levels}
+    lines = []
+    for name in dict.fromkeys(x.level for x in levels):
+        one, two = by_round.get(("B1", name)), by_round.get(("B2", name))
+        if one and two:
+            same = sum(
+                two[s].token_ids_sha256 == r.token_ids_sha256 for s, r in one.items() if s in two
+            )
+            lines.append(f"{name}: {same} of {len(one)}")
+    if not lines:
+        return ""
+    return f"Requests with the same token IDs in B1 and B2: {'; '.join(lines)}.\n"
 
 
 def _definitions(levels: Sequence[LevelFigures]) -> str:
