@@ -60,11 +60,14 @@ def seeded_text(seed: int) -> Iterator[str]:
 
 
 def train_text(path: Path, seed: int) -> Iterator[str]:
-    """Questions of GSM8K's train split, shuffled by seed; answers are never used."""
+    """Questions of GSM8K's train split, endless: shuffled by seed, and anew for each pass, because
+    one pass is shorter than 64 prompts of 8192 tokens. Answers are never used."""
     lines = path.read_text(encoding="utf-8").splitlines()
     questions = [json.loads(line)["question"] + "\n" for line in lines]
-    random.Random(seed).shuffle(questions)
-    yield from questions
+    rng = random.Random(seed)
+    while questions:
+        rng.shuffle(questions)
+        yield from questions
 
 
 def find_train() -> Path:
