@@ -133,8 +133,9 @@ def takes_its_path(op: Op, backend: Backend, args: Args) -> None:
     with op.using(backend.provider):
         op(*args)
     counted = paths.snapshot()["paths"]
-    if list(counted) != [f"op.{op.name}/{backend.provider}"]:
-        raise Mismatch(f"calls went to {list(counted)}")
+    taken = [path for path in counted if path.startswith("op.")]
+    if taken != [f"op.{op.name}/{backend.provider}"]:
+        raise Mismatch(f"calls went to {taken}")
 
 
 def consumed(op: Op, backend: Backend, cases: Cases, name: str, dtype: torch.dtype) -> None:

@@ -1,0 +1,1 @@
+"""Queries and the row that goes into the cache."""

@@ -1,0 +1,1 @@
+"""Rows written to the slots of their tokens."""

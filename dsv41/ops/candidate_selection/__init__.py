@@ -1,0 +1,1 @@
+"""Blocks first, then rows inside them: the two-level choice."""

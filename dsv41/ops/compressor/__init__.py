@@ -1,0 +1,1 @@
+"""Compressed rows and index keys of the groups that tokens complete."""

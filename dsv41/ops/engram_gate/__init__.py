@@ -1,0 +1,1 @@
+"""Table rows gated into every copy of the stream."""

@@ -1,0 +1,1 @@
+"""N-grams hashed to table rows."""

@@ -1,0 +1,1 @@
+"""Routed experts in int8, with masked rows."""

@@ -1,0 +1,1 @@
+"""Values rounded to the released number formats and back."""

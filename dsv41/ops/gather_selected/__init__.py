@@ -1,0 +1,1 @@
+"""The chosen compressed rows of each query, fetched through a block table."""

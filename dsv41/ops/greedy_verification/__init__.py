@@ -1,0 +1,1 @@
+"""Drafts accepted while they are the target's own choice."""

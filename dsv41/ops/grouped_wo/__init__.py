@@ -1,0 +1,1 @@
+"""The output projection by groups of heads."""

@@ -1,0 +1,1 @@
+"""Scores of compressed rows for a query, from its prepared index heads."""

@@ -1,0 +1,1 @@
+"""Draft logits corrected by the token drafted before."""

@@ -1,0 +1,1 @@
+"""Experts' rows summed back into tokens."""

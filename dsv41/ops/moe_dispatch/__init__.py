@@ -1,0 +1,1 @@
+"""Tokens laid out expert by expert."""

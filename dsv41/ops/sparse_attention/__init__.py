@@ -1,0 +1,1 @@
+"""Attention over a window and chosen rows, with a sink."""
